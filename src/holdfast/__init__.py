@@ -1,0 +1,50 @@
+"""Holdfast: the memory of record for AI agents."""
+
+from holdfast.aio import AsyncHoldfast, aopen
+from holdfast.appends import ROOT
+from holdfast.client import Holdfast, open
+from holdfast.errors import (
+    AlreadyExists,
+    BackendError,
+    Busy,
+    Conflict,
+    ConnectionFailed,
+    CorruptData,
+    HoldfastError,
+    IntegrityError,
+    InvalidId,
+    InvalidInput,
+    MigrationError,
+    NotFound,
+    SerializationError,
+    Unsupported,
+)
+from holdfast.model import Agent, Attachment, Message, Session, ToolCall, Usage
+
+__all__ = [
+    "ROOT",
+    "Agent",
+    "AlreadyExists",
+    "AsyncHoldfast",
+    "Attachment",
+    "BackendError",
+    "Busy",
+    "Conflict",
+    "ConnectionFailed",
+    "CorruptData",
+    "Holdfast",
+    "HoldfastError",
+    "IntegrityError",
+    "InvalidId",
+    "InvalidInput",
+    "Message",
+    "MigrationError",
+    "NotFound",
+    "SerializationError",
+    "Session",
+    "ToolCall",
+    "Unsupported",
+    "Usage",
+    "aopen",
+    "open",
+]

@@ -1,0 +1,290 @@
+"""Agents: what an agent is, each save a revision, all of them kept and chained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast import codec, cursors
+from holdfast.commits import Plan, get
+from holdfast.contracts import Insert, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.deadlines import within
+from holdfast.diffs import differences
+from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
+from holdfast.filters import Filter
+from holdfast.history import first_link, next_link
+from holdfast.ids import Stamps, check_id, moment, new_id
+from holdfast.kinds import AGENTS, HEADS, REVISIONS
+from holdfast.model import Agent, Change, Json, Page, Value
+from holdfast.sweeps import Sweeps
+
+Migration = Callable[[dict[str, Json]], dict[str, Json]]
+
+
+class Present(Value, kw_only=True):
+    """Which revision of an agent is the present one; `uid` tells agents of the same id apart."""
+
+    id: str
+    uid: str
+    name: str
+    revision: int
+    link: bytes
+    created_at: int
+
+
+class Agents:
+    """`hf.agents`: save, get, list, and go back to earlier revisions."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        sweeps: Sweeps,
+        stamps: Stamps,
+        timeout: float,
+        migrations: Mapping[int, Migration],
+    ) -> None:
+        self._store = store
+        self._sweeps = sweeps
+        self._stamps = stamps
+        self._timeout = timeout
+        self._migrations = dict(migrations)
+
+    def save(self, agent: Agent, *, timeout: float | None = None) -> Agent:
+        """Keep the agent as a new revision.
+
+        With `agent.revision` None it replaces whatever is there; with a number only that revision, and
+        Conflict if somebody saved meanwhile.
+        """
+        self._check(agent)
+        return self._save(agent.id, lambda _: agent, agent.revision, timeout)
+
+    def set_state(self, agent_id: str, key: str, value: Json, *, timeout: float | None = None) -> Agent:
+        """Set one key of the state, as a new revision; NotFound if there is no such agent."""
+        codec.check_json({key: value}, "agent state")
+
+        def changed(present: Agent | None) -> Agent:
+            agent = _must(present, agent_id)
+            return replace(agent, state={**agent.state, key: value})
+
+        return self._save(agent_id, changed, None, timeout)
+
+    def delete_state(self, agent_id: str, key: str, *, timeout: float | None = None) -> Agent:
+        """Remove one key of the state, as a new revision; NotFound if there is no such agent."""
+
+        def changed(present: Agent | None) -> Agent:
+            agent = _must(present, agent_id)
+            return replace(agent, state={k: v for k, v in agent.state.items() if k != key})
+
+        return self._save(agent_id, changed, None, timeout)
+
+    def restore(self, agent_id: str, revision: int, *, timeout: float | None = None) -> Agent:
+        """Save an old revision's content as the newest one; NotFound if there is no such revision."""
+        old = self.get(agent_id, revision=revision, timeout=timeout)
+        if old is None:
+            raise NotFound(f"agent {agent_id!r} has no revision {revision}")
+        return self._save(agent_id, lambda _: old, None, timeout)
+
+    def _check(self, agent: Agent) -> None:
+        check_id(agent.id, "agent id")
+        for name in ("config", "state", "metadata"):
+            codec.check_json(getattr(agent, name), f"agent {name}")
+        if agent.revision is not None and not isinstance(agent.revision, int):
+            raise InvalidInput(f"revision is a number or None, not {agent.revision!r}")
+
+    def _save(
+        self,
+        agent_id: str,
+        make: Callable[[Agent | None], Agent],
+        expected: int | None,
+        timeout: float | None,
+    ) -> Agent:
+        check_id(agent_id, "agent id")
+        saved: list[Agent] = []
+
+        def place(reader: Reader) -> list[Write]:
+            record = get(reader, AGENTS, agent_id)
+            present = None if record is None else _present(record)
+            number = 0 if present is None else present.revision
+            if expected is not None and expected != number:
+                raise Conflict(
+                    f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat"
+                )
+            old = None if present is None else self._revision(reader, present, number)
+            agent = make(None if old is None or present is None else self._read(old, present))
+            writes, kept = self._writes(agent, present, record, old)
+            saved[:] = [kept]
+            return writes
+
+        with within(self._timeout if timeout is None else timeout):
+            Plan(None, place, lambda: None).carry_out(self._store)
+        return saved[-1]
+
+    def _writes(
+        self, agent: Agent, present: Present | None, record: Record | None, old: Record | None
+    ) -> tuple[list[Write], Agent]:
+        at = self._stamps.next()
+        if present is None:
+            uid = new_id()
+            present = Present(
+                id=agent.id, uid=uid, name=agent.name, revision=0, link=first_link(uid), created_at=at
+            )
+        number = present.revision + 1
+        kept = replace(
+            agent,
+            revision=number,
+            created_at=moment(present.created_at),
+            modified_at=moment(at),
+            active_sessions=0,
+        )
+        body = _revision_body(kept, old)
+        digest = codec.digest(body)
+        link = next_link(present.link, digest, number)
+        revision = Record(REVISIONS, (present.uid, number), body, digest, (link,))
+        now = replace(present, name=agent.name, revision=number, link=link)
+        pointer_body = codec.encode(now, "agent")
+        pointer = Record(AGENTS, (agent.id,), pointer_body, codec.digest(pointer_body), (agent.name,))
+        writes: list[Write] = [Insert(revision)]
+        writes.append(Insert(pointer) if record is None else Put(pointer, record.digest))
+        return writes, kept
+
+    def get(
+        self, agent_id: str, *, revision: int | None = None, timeout: float | None = None
+    ) -> Agent | None:
+        """The agent as last saved, or as of a revision; None if it is not there."""
+        with within(self._timeout if timeout is None else timeout):
+            record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
+            if record is None:
+                return None
+            present = _present(record)
+            kept = self._revision(self._store, present, revision or present.revision)
+            if kept is None:
+                return None
+            return self._read(kept, present, self._active_sessions(agent_id))
+
+    def _revision(self, reader: Reader, present: Present, number: int) -> Record | None:
+        return get(reader, REVISIONS, present.uid, number)
+
+    def _read(self, record: Record, present: Present, active_sessions: int = 0) -> Agent:
+        agent = codec.decode(record.body, Agent, f"revision {record.key[1]} of agent {present.id!r}")
+        agent = replace(agent, revision=int(record.key[1]), active_sessions=active_sessions)
+        return self._migrated(agent)
+
+    def _migrated(self, agent: Agent) -> Agent:
+        """The agent with its state brought up to the newest registered schema."""
+        while agent.schema_version in self._migrations:
+            step = self._migrations[agent.schema_version]
+            try:
+                state = step(dict(agent.state))
+                codec.check_json(state, "migrated agent state")
+            except Exception as cause:
+                # User code may raise anything; the caller must learn whose code it was.
+                raise MigrationError(
+                    f"the migration from state schema {agent.schema_version} failed on agent {agent.id!r}: {cause}"
+                ) from cause
+            agent = replace(agent, state=state, schema_version=agent.schema_version + 1)
+        return agent
+
+    def migration(self, from_version: int) -> Callable[[Migration], Migration]:
+        """Register a function that turns state of this schema version into the next; applied on read."""
+
+        def register(step: Migration) -> Migration:
+            if from_version in self._migrations:
+                raise InvalidInput(f"a migration from schema {from_version} is registered already")
+            self._migrations[from_version] = step
+            return step
+
+        return register
+
+    def _active_sessions(self, agent_id: str) -> int:
+        active = (
+            Filter("agent_id", "=", agent_id),
+            Filter("status", "=", "active"),
+            Filter("detached_by", "=", None),
+        )
+        return self._store.count(Query(kind=HEADS, where=active))
+
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> Page[Agent]:
+        """All agents by id."""
+        cursors.check_range(limit, offset)
+        after = None if cursor is None else tuple(cursors.read(["agents"], cursor))
+        query = Query(kind=AGENTS, after=after, limit=offset + limit + 1)
+        with within(self._timeout if timeout is None else timeout):
+            rows = list(self._store.scan(query))[offset:]
+            found = [self.get(str(row.key[0])) for row in rows[:limit]]
+        more = len(rows) > limit and limit > 0
+        return Page(
+            [agent for agent in found if agent is not None],
+            cursors.make(["agents"], list(rows[limit - 1].key)) if more else None,
+        )
+
+    def revisions(
+        self, agent_id: str, *, limit: int = 100, offset: int = 0, timeout: float | None = None
+    ) -> list[Agent]:
+        """The agent's revisions, newest first; nothing for an unknown agent."""
+        cursors.check_range(limit, offset)
+        with within(self._timeout if timeout is None else timeout):
+            record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
+            if record is None:
+                return []
+            present = _present(record)
+            newest = Query(kind=REVISIONS, prefix=(present.uid,), reverse=True, limit=offset + limit)
+            return [self._read(row, present) for row in list(self._store.scan(newest))[offset:]]
+
+    def diff(
+        self, agent_id: str, before: int, after: int, *, timeout: float | None = None
+    ) -> list[Change]:
+        """What changed from one revision to another, field by field and state key by state key."""
+        old = self.get(agent_id, revision=before, timeout=timeout)
+        new = self.get(agent_id, revision=after, timeout=timeout)
+        if old is None or new is None:
+            raise NotFound(f"agent {agent_id!r} has no revision {before if old is None else after}")
+        ignored = {"modified_at", "revision", "active_sessions"}
+        return [
+            change
+            for change in differences(msgspec.to_builtins(old), msgspec.to_builtins(new))
+            if change.path[0] not in ignored
+        ]
+
+    def delete(self, agent_id: str, *, timeout: float | None = None) -> None:
+        """Remove an agent with its revisions, sessions and checkpoints; fine if there is none."""
+        with within(self._timeout if timeout is None else timeout):
+            self._sweeps.delete_agent(check_id(agent_id, "agent id"))
+
+
+def _present(record: Record) -> Present:
+    return codec.decode(record.body, Present, f"agent {record.key[0]!r}")
+
+
+def _must(present: Agent | None, agent_id: str) -> Agent:
+    if present is None:
+        raise NotFound(f"there is no agent {agent_id!r}; save it first")
+    return present
+
+
+_KNOWN = frozenset(Agent.__struct_fields__)
+
+
+def _revision_body(agent: Agent, old: Record | None) -> bytes:
+    """The bytes of a revision; fields that only a later version knows are carried over from the last."""
+    content: dict[str, Any] = {
+        name: value for name, value in msgspec.to_builtins(agent).items() if name not in ("revision",)
+    }
+    if old is not None:
+        before = codec.decode_envelope(old.body, f"agent {agent.id!r}")
+        content = {**{name: value for name, value in before.items() if name not in _KNOWN}, **content}
+    body = codec.encode(content, "agent")
+    try:
+        msgspec.json.decode(body, type=Agent)
+    except msgspec.ValidationError as cause:
+        raise InvalidInput(f"the agent cannot be stored: {cause}") from cause
+    return body

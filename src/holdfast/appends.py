@@ -1,0 +1,196 @@
+"""Appending: from what was said to the writes that add it at the head or on a new branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast import codec
+from holdfast.commits import get
+from holdfast.contracts import Insert, Put, Reader, Record, Write
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput
+from holdfast.history import (
+    ROOT_BRANCH,
+    Branch,
+    Pointer,
+    Seen,
+    branch_record,
+    branches_of,
+    find,
+    find_reached,
+    first_link,
+    message_link,
+    next_link,
+    pointer_record,
+    usage_insert,
+)
+from holdfast.ids import micros
+from holdfast.kinds import MESSAGES, SESSIONS
+from holdfast.model import Message, Usage, Value, message_from, title_from
+
+ROOT = ""  # as a parent: in front of the first message; no message can have this id
+
+
+class Said(Value, kw_only=True):
+    """A message ready to be placed: its bytes, their digest, and the value they read back as."""
+
+    body: bytes
+    digest: bytes
+    message: Message
+    usage: Usage | None
+
+
+class Appended(Value, kw_only=True):
+    """A placed append: the writes, the head they leave, and the messages in place."""
+
+    writes: list[Write]
+    seen: Seen
+    messages: list[Message]
+
+
+def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
+    """Encode and check what is to be appended."""
+    said = [_say(message_from(message)) for message in messages]
+    if len(said) > 1 and len({one.message.id for one in said}) < len(said):
+        raise InvalidInput("two of the messages have the same id")
+    return said
+
+
+def _say(message: Message) -> Said:
+    body, plain = codec.encode_message(message)
+    usage = message.usage
+    if usage is not None and not isinstance(usage, Usage):
+        raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
+    return Said(body=body, digest=codec.digest(body), message=plain, usage=usage)
+
+
+def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
+    """The title this append would give to a session that has none."""
+    if pointer.titled:
+        return None
+    first = next((one.message for one in said if one.message.role == "user"), None)
+    return None if first is None else title_from(first.text)
+
+
+def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
+    """Place messages behind the head, on its own branch."""
+    pointer = seen.pointer
+    history, branch = pointer.history, pointer.branch
+    seq, n, link, parent = pointer.seq, pointer.n, pointer.link, pointer.message_id
+    inserts: list[Write] = []
+    placed: list[Message] = []
+    for one in said:
+        seq += 1
+        n += 1
+        link = next_link(link, one.digest, n)
+        message = one.message
+        record = Record(MESSAGES, (history, branch, seq), one.body, one.digest, (message.id, n, link))
+        inserts.append(Insert(record))
+        if one.usage is not None:
+            inserts.append(usage_insert(record.key, one.usage))
+        placed.append(codec.place(message, pointer.session_id, branch, seq, parent, one.usage))
+        parent = message.id
+    said_at = micros(said[-1].message.created_at) if said else pointer.last_message_at
+    moved = replace(
+        pointer, seq=seq, n=n, link=link, message_id=parent, updated_at=at, last_message_at=said_at
+    )
+    record = pointer_record(moved, seen.later)
+    return Appended(
+        writes=[Put(record, seen.digest), *inserts],
+        seen=Seen(pointer=moved, digest=record.digest, later=seen.later),
+        messages=placed,
+    )
+
+
+def settle(
+    reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None, activate: bool, at: int
+) -> Appended:
+    """Place messages as the store now is: found ones stay, new ones go behind their parent."""
+    pointer = seen.pointer
+    if pointer.detached_by is not None:
+        raise Conflict(f"session {pointer.session_id!r} is detached; bring it back with sessions.attach")
+    known = {one.message.id: _known(reader, pointer, one) for one in said}
+    fresh = [one for one in said if known[one.message.id] is None]
+    if not fresh:
+        return Appended(writes=[], seen=seen, messages=[_found(known, one, pointer) for one in said])
+    pointer, naming = _title(reader, pointer, fresh)
+    base, opening = _stand(reader, pointer, parent)
+    appended = extend(replace(seen, pointer=base), fresh, at)
+    if opening and not activate:
+        appended = _leave_head(appended, pointer, seen)
+    placed = {message.id: message for message in appended.messages}
+    messages = [placed.get(one.message.id) or _found(known, one, pointer) for one in said]
+    return replace(appended, writes=[*opening, *naming, *appended.writes], messages=messages)
+
+
+def _known(reader: Reader, pointer: Pointer, one: Said) -> Record | None:
+    present = find(reader, pointer.history, one.message.id)
+    if present is not None and present.digest != one.digest:
+        raise AlreadyExists(
+            f"message {one.message.id!r} exists with other content; give the new one its own id", present
+        )
+    return present
+
+
+def _found(known: dict[str, Record | None], one: Said, pointer: Pointer) -> Message:
+    record = known[one.message.id]
+    assert record is not None
+    _, branch, seq = record.key
+    return codec.place(one.message, pointer.session_id, int(branch), int(seq), None, one.usage)
+
+
+def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointer, list[Write]]:
+    """The pointer to extend, and the branch to open first where the append does not go on at the head."""
+    if (parent is None or parent == pointer.message_id) and pointer.open:
+        return pointer, []
+    origin = pointer
+    if parent is not None and parent != pointer.message_id:
+        origin = _at_parent(reader, pointer, parent)
+    number = max(branches_of(reader, pointer.history)) + 1
+    branch = Branch(
+        history=pointer.history,
+        branch=number,
+        session_id=pointer.session_id,
+        parent=origin.branch,
+        fork_seq=origin.seq,
+        fork_link=origin.link,
+        fork_id=origin.message_id,
+    )
+    return replace(origin, branch=number, open=True), [Insert(branch_record(branch))]
+
+
+def _at_parent(reader: Reader, pointer: Pointer, parent: str) -> Pointer:
+    if parent == ROOT:
+        link = first_link(pointer.history)
+        return replace(pointer, branch=ROOT_BRANCH, seq=0, link=link, message_id=None)
+    record = find_reached(reader, pointer, parent)
+    _, branch, seq = record.key
+    return replace(
+        pointer, branch=int(branch), seq=int(seq), link=message_link(record), message_id=parent
+    )
+
+
+def _leave_head(appended: Appended, pointer: Pointer, seen: Seen) -> Appended:
+    """The same append with the head left where it was; only the counters move."""
+    moved = appended.seen.pointer
+    stays = replace(pointer, n=moved.n, updated_at=moved.updated_at, last_message_at=moved.last_message_at)
+    record = pointer_record(stays, seen.later)
+    return replace(
+        appended,
+        writes=[Put(record, seen.digest), *appended.writes[1:]],
+        seen=Seen(pointer=stays, digest=record.digest, later=seen.later),
+    )
+
+
+def _title(reader: Reader, pointer: Pointer, fresh: Sequence[Said]) -> tuple[Pointer, list[Write]]:
+    """Name a session that has no name after its first user message."""
+    title = wants_title(pointer, fresh)
+    session = get(reader, SESSIONS, pointer.session_id) if title is not None else None
+    if session is None:
+        return pointer, []
+    envelope = codec.decode_envelope(session.body, f"session {pointer.session_id!r}")
+    body = codec.encode({**envelope, "title": title}, "session")
+    named = Record(SESSIONS, session.key, body, codec.digest(body), session.fields)
+    return replace(pointer, titled=True), [Put(named, session.digest)]

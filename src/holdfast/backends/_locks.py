@@ -1,0 +1,69 @@
+"""A lock file that processes queue on, with a deadline, and that a dead holder cannot keep."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillWaiting
+
+
+class FileLock:
+    """An exclusive lock between processes. Within one process its user takes turns by other means."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._mutex = threading.Lock()
+        self._waiter: ThreadPoolExecutor | None = None
+        self._waiting: Future[None] | None = None
+        self._wanted = False
+        self._granted = False
+
+    def acquire(self, until: float) -> bool:
+        """Take the lock by this moment of the monotonic clock, or say False."""
+        waiting = self._join_queue()
+        if waiting is None:
+            return True
+        with contextlib.suppress(StillWaiting):
+            waiting.result(timeout=max(0.0, until - time.monotonic()))
+        with self._mutex:
+            if self._granted:
+                self._waiting = None
+            else:
+                self._wanted = False
+            return self._granted
+
+    def _join_queue(self) -> Future[None] | None:
+        with self._mutex:
+            self._wanted = True
+            if self._waiting is None:
+                try:
+                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return None
+                except BlockingIOError:
+                    self._granted = False
+                    self._waiter = self._waiter or ThreadPoolExecutor(1, "holdfast-lock")
+                    self._waiting = self._waiter.submit(self._wait)
+            return self._waiting
+
+    def _wait(self) -> None:
+        # flock has no timeout, but its queue is fair; so a thread waits in it and may outlive the deadline.
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        with self._mutex:
+            self._granted = self._wanted
+            if not self._wanted:
+                self._waiting = None
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._waiter is not None:
+            self._waiter.shutdown(wait=False)
+        os.close(self._fd)

@@ -1,0 +1,80 @@
+"""The tables of a SQLite store, and how an older file becomes a present one.
+
+The file says its version in `user_version`. Migrations are numbered, go forward only, and run in the
+transaction that bumps the number, so an interrupted one is simply repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import apsw
+
+from holdfast.backends._sqlite_tables import LOGS, tables
+from holdfast.errors import MigrationError, NotFound
+from holdfast.kinds import Kind
+
+VERSION = 1
+APPLICATION_ID = 0x484F4C44  # "HOLD"
+
+SPACES = "CREATE TABLE spaces (space INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
+
+MIGRATIONS: Mapping[int, Callable[[apsw.Connection], None]] = {}
+
+
+def prepare(con: apsw.Connection, namespace: str, kinds: Iterable[Kind]) -> int:
+    """Create or migrate what is there; returns the namespace's number."""
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        _bring_up(con, kinds)
+        con.execute("INSERT OR IGNORE INTO spaces (name) VALUES (?)", (namespace,))
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    return look(con, namespace)
+
+
+def _bring_up(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+    version = _version(con)
+    if version == 0:
+        _create(con, kinds)
+    else:
+        for step in range(version + 1, VERSION + 1):
+            MIGRATIONS[step](con)
+    con.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def look(con: apsw.Connection, namespace: str) -> int:
+    """The number of a namespace, without changing anything; 0, which has no rows, if it is not there."""
+    version = _version(con)
+    if version == 0:
+        raise NotFound("the file is no Holdfast store yet; open it once without read_only")
+    if version < VERSION:
+        raise MigrationError(
+            f"the store has schema {version}, this version needs {VERSION}; open it once without read_only"
+        )
+    row = con.execute("SELECT space FROM spaces WHERE name = ?", (namespace,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _version(con: apsw.Connection) -> int:
+    (version,) = con.execute("PRAGMA user_version").fetchone()  # type: ignore[misc]
+    (application,) = con.execute("PRAGMA application_id").fetchone()  # type: ignore[misc]
+    (objects,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()  # type: ignore[misc]
+    if objects and application != APPLICATION_ID:
+        raise MigrationError("the file is another program's SQLite database; name a file of Holdfast's own")
+    if int(version) > VERSION:
+        raise MigrationError(
+            f"the store has schema {version}, this version knows {VERSION}; upgrade Holdfast to open it"
+        )
+    return int(version)
+
+
+def _create(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+    con.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    con.execute(SPACES)
+    con.execute(LOGS)
+    for table in tables(kinds, 0, remember=False).values():
+        for statement in table.create():
+            con.execute(statement)

@@ -1,0 +1,339 @@
+"""How SQLite lays out a kind: a plain table by key, or a log by one integer.
+
+A log's rows sit under `log << 32 | position`, so that an append goes to the end of one page and an id
+index, and touches nothing else. The table `logs` gives each (namespace, …, log) its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+from msgspec.structs import replace
+
+from holdfast.backends import _sql
+from holdfast.contracts import Key, Moved, Query, Record, taken
+from holdfast.filters import Scalar
+from holdfast.kinds import Kind
+
+POSITIONS = 32
+LAST = (1 << POSITIONS) - 1
+PAGE = 500
+
+Row = tuple[Any, ...]
+
+
+class PlainTable:
+    """Rows by namespace and key."""
+
+    def __init__(self, kind: Kind, space: int) -> None:
+        self.kind = kind
+        self._space = space
+        self._depth = len(kind.key)
+        names = _sql.columns(kind)
+        all_columns = ", ".join([*names, "digest", "body"])
+        keys = names[: self._depth]
+        by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
+        changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
+        marks = ", ".join("?" * (len(names) + 3))
+        self._select = f"SELECT {all_columns} FROM {kind.name}"
+        self._get = f"{self._select} WHERE {by_key}"
+        self._insert = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
+        self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
+        self._update_over = f"{self._update} AND digest = ?"
+
+    def create(self) -> Iterator[str]:
+        """The statements that make the table."""
+        columns = [f'"{column.name}" {_sql.SQL_TYPES[column.type]}' for column in self.kind.columns()]
+        keys = ", ".join(_sql.columns(self.kind)[: self._depth])
+        tail = " WITHOUT ROWID" if self.kind.narrow else ""
+        body = ", ".join(["space INTEGER NOT NULL", *columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
+        yield f"CREATE TABLE {self.kind.name} ({body}, PRIMARY KEY (space, {keys})){tail}"
+        for index in self.kind.indexes:
+            named = ", ".join(f'"{name}"' for name in index)
+            yield f"CREATE INDEX {self.kind.name}_by_{'_'.join(index)} ON {self.kind.name} (space, {named})"
+
+    def record(self, row: Row) -> Record:
+        return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
+
+    def get(self, con: apsw.Connection, key: Key) -> Record | None:
+        row = con.execute(self._get, (self._space, *key)).fetchone()
+        return None if row is None else self.record(row)
+
+    def insert(self, con: apsw.Connection, record: Record) -> None:
+        try:
+            con.execute(
+                self._insert, (self._space, *record.key, *record.fields, record.digest, record.body)
+            )
+        except apsw.ConstraintError:
+            present = self.get(con, record.key)
+            if present is None:
+                raise
+            if present.digest != record.digest:
+                raise taken(record, present) from None
+
+    def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
+        changed = (*record.fields, record.digest, record.body, self._space, *record.key)
+        if over is not None:
+            con.execute(self._update_over, (*changed, over))
+            if con.changes() == 0:
+                raise Moved(record.kind, record.key, self.get(con, record.key))
+            return
+        con.execute(self._update, changed)
+        if con.changes() == 0:
+            self.insert(con, record)
+
+    def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+        parts, values = _sql.where(query)
+        clause = " AND ".join(["space = ?", *parts])
+        rows = con.execute(f"{self._select} WHERE {clause}{_sql.order_by(query)}", (self._space, *values))
+        return map(self.record, rows)
+
+    def delete(self, con: apsw.Connection, query: Query) -> None:
+        parts, values = _sql.where(query)
+        clause = " AND ".join(["space = ?", *parts])
+        con.execute(f"DELETE FROM {self.kind.name} WHERE {clause}", (self._space, *values))
+
+    def count(self, con: apsw.Connection, query: Query) -> int:
+        parts, values = _sql.where(query)
+        return self._sum(con, "count(*)", parts, values)
+
+    def size(self, con: apsw.Connection) -> int:
+        """The bytes of all bodies."""
+        return self._sum(con, "coalesce(sum(length(body)), 0)", [], [])
+
+    def _sum(self, con: apsw.Connection, what: str, parts: list[str], values: list[Scalar]) -> int:
+        clause = " AND ".join(["space = ?", *parts])
+        found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
+        return int(found.fetchone()[0])  # type: ignore[index]
+
+
+LOGS = (
+    "CREATE TABLE logs (log INTEGER PRIMARY KEY AUTOINCREMENT, family INTEGER, space INTEGER NOT NULL,"
+    " kind TEXT NOT NULL, owner TEXT NOT NULL, branch INTEGER NOT NULL, UNIQUE (space, kind, owner, branch))"
+)
+# A log is (owner, branch), as a history and its branch; all logs of one owner are a family, numbered by
+# the first of them, within which ids are unique.
+
+
+class LogTable:
+    """Rows by log and position, for kinds whose key is (owner, branch, position)."""
+
+    def __init__(self, kind: Kind, space: int, remember: bool) -> None:
+        self.kind = kind
+        self._space = space
+        self._remember = remember
+        self._known: dict[tuple[Scalar, ...], tuple[int, int]] = {}
+        names = [f'"{field.name}"' for field in kind.fields]
+        columns = ", ".join([*names, "digest", "body"])
+        marks = ", ".join("?" * (len(names) + 4))
+        changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
+        self._select = f"SELECT place, {columns} FROM {kind.name}"
+        self._insert = f"INSERT INTO {kind.name} (place, family, {columns}) VALUES ({marks})"
+        self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
+        self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
+        self._in_space = "family IN (SELECT family FROM logs WHERE space = ? AND kind = ?)"
+
+    def create(self) -> Iterator[str]:
+        """The statements that make the table."""
+        columns = [f'"{field.name}" {_sql.SQL_TYPES[field.type]}' for field in self.kind.fields]
+        body = ", ".join([*columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
+        yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
+        unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
+        yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (family, {unique})"
+
+    def forget(self) -> None:
+        """Drop what was learnt in a transaction that did not happen, or before another process committed."""
+        self._known.clear()
+
+    def _find(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> tuple[int, int] | None:
+        known = self._known.get((owner, branch))
+        if known is None:
+            row = con.execute(
+                "SELECT log, family FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
+                (self._space, self.kind.name, owner, branch),
+            ).fetchone()
+            if row is None:
+                return None
+            known = (int(row[0]), int(row[1]))
+            if self._remember:
+                self._known[owner, branch] = known
+        return known
+
+    def _make(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> tuple[int, int]:
+        key = (self._space, self.kind.name, owner)
+        first = con.execute(
+            "SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key
+        ).fetchone()
+        con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
+        log = con.last_insert_rowid()
+        family = log if first is None or first[0] is None else int(first[0])
+        con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
+        self._known[owner, branch] = (log, family)
+        return log, family
+
+    def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
+        return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
+
+    def get(self, con: apsw.Connection, key: Key) -> Record | None:
+        found = self._find(con, key[0], key[1])
+        if found is None:
+            return None
+        row = con.execute(f"{self._select} WHERE place = ?", (found[0] << POSITIONS | int(key[2]),)).fetchone()
+        return None if row is None else self._record(row, key[0], key[1])
+
+    def insert(self, con: apsw.Connection, record: Record) -> None:
+        owner, branch, position = record.key
+        log, family = self._find(con, owner, branch) or self._make(con, owner, branch)
+        values = (log << POSITIONS | int(position), family, *record.fields, record.digest, record.body)
+        try:
+            con.execute(self._insert, values)
+        except apsw.ConstraintError:
+            present = self.get(con, record.key) or self._same_id(con, record)
+            if present is None:
+                raise
+            if present.key != record.key or present.digest != record.digest:
+                raise taken(record, present) from None
+
+    def _same_id(self, con: apsw.Connection, record: Record) -> Record | None:
+        values = record.values()
+        where = tuple(_sql.Filter(name, "=", values[name]) for name in self.kind.unique[1:])
+        return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
+
+    def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
+        present = self.get(con, record.key)
+        if over is not None and (present is None or present.digest != over):
+            raise Moved(record.kind, record.key, present)
+        if present is None:
+            self.insert(con, record)
+            return
+        log, _ = self._find(con, record.key[0], record.key[1]) or (0, 0)
+        place = log << POSITIONS | int(record.key[2])
+        try:
+            con.execute(self._update, (*record.fields, record.digest, record.body, place))
+        except apsw.ConstraintError:
+            rival = self._same_id(con, record)
+            if rival is None:
+                raise
+            raise taken(record, rival) from None
+
+    def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+        if len(query.prefix) == len(self.kind.key):
+            present = self.get(con, query.prefix)
+            return iter([] if present is None else [present])
+        if len(query.prefix) == 2:
+            return self._select_log(con, query)
+        if query.where and len(query.prefix) == 1:
+            return self._select_family(con, query)
+        return self._select_logs(con, query)
+
+    def _select_log(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+        owner, branch = query.prefix
+        found = self._find(con, owner, branch)
+        if found is None:
+            return iter(())
+        low, high = _bounds(query)
+        parts, values = _sql.conditions(query.where)
+        clause = "".join(f" AND {part}" for part in parts)
+        order = f" ORDER BY place {'DESC' if query.reverse else 'ASC'}"
+        limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
+        start = found[0] << POSITIONS
+        rows = con.execute(f"{self._range}{clause}{order}{limit}", (start | low, start | high, *values))
+        return (self._record(row, owner, branch) for row in rows)
+
+    def _select_family(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+        """Rows of one owner by a filter, such as a message by its id."""
+        owner = query.prefix[0]
+        logs = {log: (family, branch) for log, family, branch in self._logs_of(con, owner)}
+        if not logs:
+            return
+        parts, values = _sql.conditions(query.where)
+        clause = " AND ".join(["family = ?", *parts])
+        family = next(iter(logs.values()))[0]
+        rows = con.execute(f"{self._select} WHERE {clause}", (family, *values)).fetchall()
+        found = [self._record(row, owner, logs[row[0] >> POSITIONS][1]) for row in rows]
+        found.sort(key=lambda record: record.key, reverse=query.reverse)
+        for record in found[: query.limit]:
+            if query.after is None or (record.key < query.after) is query.reverse:
+                yield record
+
+    def _logs_of(self, con: apsw.Connection, owner: Scalar) -> list[tuple[int, int, int]]:
+        found = con.execute(
+            "SELECT log, family, branch FROM logs WHERE space = ? AND kind = ? AND owner = ? ORDER BY branch",
+            (self._space, self.kind.name, owner),
+        )
+        return [(int(log), int(family), int(branch)) for log, family, branch in found]  # type: ignore[call-overload]
+
+    def _select_logs(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+        """Rows of several logs, one log after another."""
+        owner = query.prefix[0] if query.prefix else None
+        direction = "DESC" if query.reverse else "ASC"
+        logs = con.execute(
+            "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
+            f" ORDER BY owner {direction}, branch {direction}",
+            (self._space, self.kind.name, owner, owner),
+        ).fetchall()
+        left = query.limit
+        for name, branch in logs:
+            after = query.after
+            if after is not None and (name, branch) != after[:2]:
+                if ((name, branch) < after[:2]) is not query.reverse:
+                    continue
+                after = None
+            one = replace(query, prefix=(name, branch), after=after, limit=left)
+            for record in self._select_log(con, one):
+                yield record
+                left = None if left is None else left - 1
+            if left == 0:
+                return
+
+    def delete(self, con: apsw.Connection, query: Query) -> None:
+        if len(query.prefix) == 3 or query.where:
+            for record in list(self.select(con, query)):
+                log, _ = self._find(con, record.key[0], record.key[1]) or (0, 0)
+                con.execute(
+                    f"DELETE FROM {self.kind.name} WHERE place = ?", (log << POSITIONS | int(record.key[2]),)
+                )
+            return
+        names = ["owner", "branch"][: len(query.prefix)]
+        clause = " AND ".join(["space = ?", "kind = ?", *(f"{name} = ?" for name in names)])
+        chosen = (self._space, self.kind.name, *query.prefix)
+        for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
+            start = int(log) << POSITIONS
+            con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
+        con.execute(f"DELETE FROM logs WHERE {clause}", chosen)
+        self._known.clear()
+
+    def count(self, con: apsw.Connection, query: Query) -> int:
+        if query.prefix or query.where or query.limit is not None:
+            return sum(1 for _ in self.select(con, query))
+        return self._sum(con, "count(*)")
+
+    def size(self, con: apsw.Connection) -> int:
+        """The bytes of all bodies."""
+        return self._sum(con, "coalesce(sum(length(body)), 0)")
+
+    def _sum(self, con: apsw.Connection, what: str) -> int:
+        found = con.execute(
+            f"SELECT {what} FROM {self.kind.name} WHERE {self._in_space}", (self._space, self.kind.name)
+        )
+        return int(found.fetchone()[0])  # type: ignore[index]
+
+
+def _bounds(query: Query) -> tuple[int, int]:
+    low, high = query.low or 0, LAST if query.high is None else query.high
+    if query.after is not None:
+        at = int(query.after[-1])  # type: ignore[arg-type]
+        low, high = (low, min(high, at - 1)) if query.reverse else (max(low, at + 1), high)
+    return low, high
+
+
+Table = PlainTable | LogTable
+
+
+def tables(kinds: Iterable[Kind], space: int, remember: bool) -> dict[str, Table]:
+    """The layout of each kind; only a connection that sees every change coming may remember log numbers."""
+    return {
+        kind.name: LogTable(kind, space, remember) if kind.log else PlainTable(kind, space) for kind in kinds
+    }

@@ -1,0 +1,379 @@
+"""SQLite, the embedded default: one file, many threads and processes, one sync per group of commits.
+
+An acknowledged commit survives power loss (WAL, synchronous=FULL) unless `durability="normal"` is chosen
+by name. One connection writes; readers have their own and never wait.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Literal
+
+import apsw
+from msgspec.structs import replace
+
+from holdfast.backends import _sqlite_schema as schema
+from holdfast.backends._group import GroupCommit, Request, expired
+from holdfast.backends._locks import FileLock
+from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
+from holdfast.contracts import (
+    Delete,
+    Insert,
+    Inspection,
+    Key,
+    Moved,
+    Put,
+    Query,
+    Rebase,
+    Record,
+    Require,
+    Sharing,
+    Write,
+    check_limits,
+)
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
+from holdfast.errors import AlreadyExists, BackendError, Busy, ConnectionFailed, HoldfastError, NotFound, Unsupported
+from holdfast.kinds import KINDS, Kind
+
+Durability = Literal["full", "normal"]
+WAL_LIMIT = 16 * 1024 * 1024
+
+
+class SqliteReader:
+    """Reads on one connection; inside a commit it is handed to `rebase`."""
+
+    def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
+        self.con = con
+        self.layout = layout
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        table = self.layout[kind.name]
+        return [table.get(self.con, key) for key in keys]
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        return self.layout[query.kind.name].select(self.con, query)
+
+    def count(self, query: Query) -> int:
+        return self.layout[query.kind.name].count(self.con, query)
+
+
+class SqliteStore:
+    """A record store in one SQLite file."""
+
+    sharing: Sharing = "processes"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: str = "",
+        durability: Durability = "full",
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        vfs: str | None = None,
+    ) -> None:
+        self._path = path
+        self._durability = durability
+        self._read_only = read_only
+        self._timeout = timeout
+        self._vfs = vfs
+        self._pid = os.getpid()
+        self._closed = False
+        self._idle: deque[SqliteReader] = deque()
+        self._lock = None if read_only else FileLock(_lock_path(path))
+        with _translated():
+            self._open(namespace)
+        self._group = GroupCommit(self._execute)
+
+    def _open(self, namespace: str) -> None:
+        if self._lock is not None:
+            # The first open of a fresh file is a race between processes, so it queues like any commit.
+            if not self._lock.acquire(min(deadline(), time.monotonic() + self._timeout)):
+                raise expired()
+            try:
+                self._con = self._connect()
+                self._space = schema.prepare(self._con, namespace, KINDS)
+            finally:
+                self._lock.release()
+            _sync_folder(self._path)
+        else:
+            self._con = self._connect()
+            self._space = schema.look(self._con, namespace)
+        self._writer = SqliteReader(self._con, tables(KINDS, self._space, remember=True))
+        self._layout = tables(KINDS, self._space, remember=False)
+        self._version: object = None
+
+    def _connect(self) -> apsw.Connection:
+        if self._read_only:
+            return _connect_read_only(self._path, self._vfs, self._timeout)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        con = apsw.Connection(self._path, flags=flags, vfs=self._vfs)
+        con.set_busy_timeout(int(self._timeout * 1000))
+        con.execute("PRAGMA journal_mode = WAL")
+        con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
+        con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        con.execute("PRAGMA secure_delete = ON")
+        return con
+
+    # reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[SqliteReader]:
+        self._check_usable()
+        try:
+            reader = self._idle.pop()
+        except IndexError:
+            reader = SqliteReader(self._connect_reader(), self._layout)
+        try:
+            yield reader
+        except apsw.Error as cause:
+            raise _translate(cause) from cause
+        finally:
+            self._idle.append(reader)
+
+    def _connect_reader(self) -> apsw.Connection:
+        with _translated():
+            return _connect_read_only(self._path, self._vfs, self._timeout)
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        with self._reading() as reader:
+            return reader.get(kind, keys)
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        left = query.limit
+        while True:
+            limit = PAGE if left is None else min(PAGE, left)
+            with self._reading() as reader:
+                page = list(reader.scan(replace(query, limit=limit)))
+            yield from page
+            left = None if left is None else left - len(page)
+            if len(page) < limit or left == 0:
+                return
+            query = replace(query, after=_order_of(page[-1], query))
+
+    def count(self, query: Query) -> int:
+        with self._reading() as reader:
+            return reader.count(query)
+
+    # writing
+
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        self._check_writable()
+        return self._group.commit(writes, rebase)
+
+    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
+        """Like `commit`, carried out together with whatever else is queued."""
+        self._check_writable()
+        return self._group.submit(writes, rebase)
+
+    def _execute(self, batch: list[Request]) -> None:
+        """One transaction for the whole batch, under the lock that processes queue on."""
+        try:
+            batch = self._take_lock(batch)
+            if not batch:
+                return
+            try:
+                self._transaction(batch)
+            finally:
+                assert self._lock is not None
+                self._lock.release()
+        except BaseException as cause:
+            error = _translate(cause) if isinstance(cause, apsw.Error) else cause
+            for request in batch:
+                if not request.done:
+                    request.finish(error=error)
+            if not isinstance(cause, Exception):
+                raise
+
+    def _take_lock(self, batch: list[Request]) -> list[Request]:
+        assert self._lock is not None
+        while batch and not self._lock.acquire(min(request.deadline for request in batch)):
+            present = time.monotonic()
+            for request in batch:
+                if request.deadline <= present:
+                    request.finish(error=expired())
+            batch = [request for request in batch if not request.done]
+        return batch
+
+    def _transaction(self, batch: list[Request]) -> None:
+        con = self._con
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            self._notice_others()
+            outcomes = [self._member(request, alone=len(batch) == 1) for request in batch]
+            con.execute("COMMIT")
+        except BaseException:
+            self._forget()
+            if con.in_transaction:
+                con.execute("ROLLBACK")
+            raise
+        for request, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, HoldfastError):
+                request.finish(error=outcome)
+            else:
+                request.finish(outcome)
+
+    def _notice_others(self) -> None:
+        # This pragma moves only when another connection, so another process, has committed.
+        (version,) = self._con.execute("PRAGMA data_version").fetchone()  # type: ignore[misc]
+        if version != self._version:
+            self._version = version
+            self._forget()
+
+    def _forget(self) -> None:
+        for table in self._writer.layout.values():
+            if isinstance(table, LogTable):
+                table.forget()
+
+    def _member(self, request: Request, alone: bool) -> Sequence[Write] | HoldfastError:
+        """Apply one request of the batch; a refusal undoes it alone."""
+        writes, rebase = request.writes, request.rebase
+        try:
+            if writes is not None:
+                try:
+                    return self._apply(writes, savepoint=not alone)
+                except (Moved, AlreadyExists):
+                    if rebase is None:
+                        raise
+                    if alone:
+                        self._begin_again()
+            return () if rebase is None else self._apply(rebase(self._writer), savepoint=not alone)
+        except HoldfastError as refusal:
+            if alone:
+                raise
+            return refusal
+
+    def _begin_again(self) -> None:
+        self._con.execute("ROLLBACK")
+        self._forget()
+        self._con.execute("BEGIN IMMEDIATE")
+
+    def _apply(self, writes: Sequence[Write], savepoint: bool) -> Sequence[Write]:
+        check_limits(writes)
+        if not savepoint:
+            for write in writes:
+                self._write(write)
+            return writes
+        with self._con:
+            for write in writes:
+                self._write(write)
+        return writes
+
+    def _write(self, write: Write) -> None:
+        con, layout = self._con, self._writer.layout
+        if type(write) is Insert:
+            layout[write.record.kind.name].insert(con, write.record)
+        elif type(write) is Put:
+            layout[write.record.kind.name].put(con, write.record, write.over)
+        elif type(write) is Delete:
+            layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
+        elif type(write) is Require:
+            present = layout[write.kind.name].get(con, write.key)
+            if (None if present is None else present.digest) != write.digest:
+                raise Moved(write.kind, write.key, present)
+
+    # the store as a whole
+
+    def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
+        with self._reading() as reader:
+            size = sum(table.size(reader.con) for table in self._layout.values()) if measure else None
+            reader.con.execute("SELECT count(*) FROM spaces").fetchone()
+            problems = tuple(_engine_check(reader.con)) if check else ()
+        return Inspection(
+            backend="sqlite",
+            version=apsw.sqlite_lib_version(),
+            durability=f"synchronous={self._durability}",
+            bytes=size,
+            problems=problems,
+        )
+
+    def backup(self, path: str) -> None:
+        """A whole copy of the file as of one moment, while others go on writing."""
+        if os.path.exists(path):
+            raise AlreadyExists(f"{path} exists; name a file that does not")
+        with self._reading() as reader, apsw.Connection(path) as target:
+            with target.backup("main", reader.con, "main") as copy:
+                copy.step()
+            target.execute("PRAGMA journal_mode = DELETE")
+        target.close()
+        _sync_folder(path)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._group.close()
+        while self._idle:
+            self._idle.pop().con.close()
+        self._con.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BackendError("the store is closed; open it again")
+        if os.getpid() != self._pid:
+            raise BackendError("the store was opened before a fork; open it again in the child process")
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._read_only:
+            raise Unsupported("the store was opened read-only; open it without read_only to write")
+
+
+def _order_of(record: Record, query: Query) -> tuple[str | int | bytes | None, ...]:
+    return record.key if query.order is None else (record.values()[query.order], *record.key)
+
+
+def _lock_path(path: str) -> str:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFound(f"the folder {folder} does not exist; create it first")
+    return f"{path}-lock"
+
+
+def _connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connection:
+    if not os.path.exists(path):
+        raise NotFound(f"there is no store at {path}")
+    con = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    con.set_busy_timeout(int(timeout * 1000))
+    return con
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _engine_check(con: apsw.Connection) -> Iterator[str]:
+    for (finding,) in con.execute("PRAGMA integrity_check"):
+        if finding != "ok":
+            yield str(finding)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as cause:
+        raise _translate(cause) from cause
+
+
+def _translate(cause: apsw.Error) -> HoldfastError:
+    if isinstance(cause, apsw.BusyError | apsw.LockedError):
+        return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
+    if isinstance(cause, apsw.CantOpenError):
+        return ConnectionFailed(f"the database cannot be opened: {cause}")
+    if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
+        return BackendError(f"the file is damaged or is no SQLite database: {cause}")
+    if isinstance(cause, apsw.FullError):
+        return BackendError(f"the disk is full; nothing was written: {cause}")
+    return BackendError(f"SQLite failed: {cause}")

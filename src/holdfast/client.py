@@ -1,0 +1,125 @@
+"""Holdfast: opens a store by its URL and hands out the nouns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from holdfast.agents import Agents, Migration
+from holdfast.backends.memory import MemoryStore
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import Inspection, Query, RecordStore
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, within
+from holdfast.errors import InvalidInput, Unsupported
+from holdfast.filters import Filter
+from holdfast.ids import Clock, Stamps, check_id, now
+from holdfast.integrity import Report, verify
+from holdfast.kinds import AGENTS, HEADS, MESSAGES
+from holdfast.model import StorageStats
+from holdfast.sessions import Sessions
+from holdfast.sweeps import Sweeps
+
+
+class Holdfast:
+    """An open store: `hf.agents`, `hf.sessions`, and what concerns the store as a whole."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        clock: Clock = now,
+        migrations: Mapping[int, Migration] | None = None,
+    ) -> None:
+        self._store = store
+        self._timeout = timeout
+        stamps = Stamps(clock)
+        self._sweeps = Sweeps(store, stamps)
+        self.sessions = Sessions(store, self._sweeps, stamps, timeout)
+        self.agents = Agents(store, self._sweeps, stamps, timeout, migrations or {})
+
+    def stats(self, *, timeout: float | None = None) -> StorageStats:
+        """How much this namespace holds; detached sessions are not counted."""
+        with within(self._limit(timeout)):
+            attached = (Filter("detached_by", "=", None),)
+            return StorageStats(
+                agents=self._store.count(Query(kind=AGENTS)),
+                sessions=self._store.count(Query(kind=HEADS, where=attached)),
+                checkpoints=0,
+                messages=self._store.count(Query(kind=MESSAGES)),
+                bytes=self._store.inspect(measure=True).bytes or 0,
+            )
+
+    def verify(self, *, timeout: float | None = None) -> Report:
+        """Check every record and chain of this namespace; damage is named, not raised."""
+        return verify(self._store, self._limit(timeout))
+
+    def gc(self, *, timeout: float | None = None) -> int:
+        """Finish interrupted deletions; returns how many."""
+        with within(self._limit(timeout)):
+            return self._sweeps.resume()
+
+    def health(self, *, timeout: float | None = None) -> Inspection:
+        """Prove that the store answers, and say what it is."""
+        with within(self._limit(timeout)):
+            return self._store.inspect()
+
+    def backup(self, path: str, *, timeout: float | None = None) -> None:
+        """Copy the whole store into a new file while others go on writing; Unsupported where it has no file."""
+        if not isinstance(self._store, SqliteStore):
+            raise Unsupported("this backend has no file to back up; copy it with holdfast.copy")
+        with within(self._limit(timeout)):
+            self._store.backup(path)
+
+    def close(self) -> None:
+        """Give everything back; closing twice is fine."""
+        self._store.close()
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _limit(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+
+def open(
+    url: str,
+    *,
+    namespace: str = "",
+    timeout: float = DEFAULT_TIMEOUT_S,
+    durability: Literal["full", "normal"] = "full",
+    read_only: bool = False,
+    clock: Clock = now,
+    migrations: Mapping[int, Migration] | None = None,
+) -> Holdfast:
+    """Open a store: `memory:` or `sqlite:///agents.db` (three slashes: relative; four: absolute).
+
+    A namespace keeps one tenant's records apart from another's. `timeout` bounds every call that names none.
+    """
+    if namespace:
+        check_id(namespace, "namespace")
+    store = _open_store(url, namespace=namespace, timeout=timeout, durability=durability, read_only=read_only)
+    return Holdfast(store, timeout=timeout, clock=clock, migrations=migrations)
+
+
+def _open_store(url: str, **options: Any) -> RecordStore:
+    if not isinstance(url, str):
+        raise InvalidInput(f"the address of a store is a string such as 'sqlite:///agents.db', not {url!r}")
+    if options["durability"] not in ("full", "normal"):
+        raise InvalidInput(f"durability is 'full' or 'normal', not {options['durability']!r}")
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        return MemoryStore()
+    if parts.scheme == "sqlite":
+        path = unquote(parts.path).removeprefix("/")
+        if parts.netloc or not path:
+            raise InvalidInput(f"{url!r} names no file; write sqlite:///agents.db or sqlite:////tmp/agents.db")
+        return SqliteStore(path, **options)
+    raise InvalidInput(f"{url!r} names no backend; known are memory: and sqlite:///FILE")

@@ -1,0 +1,209 @@
+"""Records to bytes and back: one canonical form, decided before any backend sees a value.
+
+Canonical is UTF-8 JSON with sorted keys and no spaces. What JSON would change silently (NaN, tuples as
+keys, integers beyond 64 bits, lone surrogates) is refused here, so every backend refuses the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr, replace
+
+from holdfast.errors import CorruptData, InvalidInput
+from holdfast.ids import check_id
+from holdfast.model import ROLES, JsonPart, Message, Redaction, Usage
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+MAX_DEPTH = 200
+_LARGEST = 2**63 - 1
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode_any = msgspec.json.Decoder().decode
+_decode_message = msgspec.json.Decoder(Message).decode
+_sha256 = hashlib.sha256
+
+
+def encode(value: object, what: str) -> bytes:
+    """The canonical bytes, or InvalidInput naming what cannot be stored."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as cause:
+        raise InvalidInput(f"{what} has text that is not valid Unicode (a lone surrogate)") from cause
+    except RecursionError as cause:
+        raise InvalidInput(f"{what} is nested deeper than {MAX_DEPTH} levels") from cause
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as cause:
+        raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
+
+
+def decode(body: bytes, kind: type[S], what: str) -> S:
+    """The value these bytes say, or CorruptData naming the field that does not fit."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
+        raise CorruptData(f"{what} cannot be read: {cause}") from cause
+
+
+def decode_envelope(body: bytes, what: str) -> dict[str, Any]:
+    """The whole stored object, fields of later versions included."""
+    try:
+        envelope = _decode_any(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
+        raise CorruptData(f"{what} cannot be read: {cause}") from cause
+    if not isinstance(envelope, dict):
+        raise CorruptData(f"{what} is not an object")
+    return envelope
+
+
+def digest(body: bytes) -> bytes:
+    """The checksum of a stored body."""
+    return _sha256(body).digest()
+
+
+def check_json(value: object, what: str, depth: int = 0) -> None:
+    """InvalidInput for anything JSON would change: NaN, huge integers, keys that are no strings, objects."""
+    if value is None or isinstance(value, str | bool):
+        return
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"{what} is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, int):
+        if not -_LARGEST - 1 <= value <= _LARGEST:
+            raise InvalidInput(f"{what} has an integer beyond 64 bits; store it as a string")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"{what} has {value}, which JSON cannot say; use None or a string")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInput(f"{what} has the key {key!r}; keys must be strings")
+            check_json(inner, what, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_json(inner, what, depth + 1)
+    else:
+        raise InvalidInput(f"{what} has a {type(value).__name__}; only JSON values can be stored")
+
+
+_PLACE: dict[str, Any] = {
+    "session_id": None,
+    "branch": None,
+    "seq": None,
+    "parent_id": None,
+    "usage": None,
+    "pruned": False,
+    "redacted": None,
+}
+
+
+def encode_message(message: Message) -> tuple[bytes, Message]:
+    """The bytes of what was said, and the message as they read back, without its place."""
+    try:
+        return _encode_message(message)
+    except (TypeError, AttributeError, msgspec.MsgspecError) as cause:
+        raise InvalidInput(f"message cannot be stored: {cause}") from cause
+
+
+def _encode_message(message: Message) -> tuple[bytes, Message]:
+    said = message
+    if message.session_id is not None or message.usage is not None or message.pruned or message.redacted:
+        said = replace(message, **_PLACE)
+    if message.created_at.tzinfo is not UTC:
+        said = _in_utc(said)
+    if message.metadata is not None or message.tool_calls or message.attachments:
+        _check_payloads(message)
+    for part in message.content:
+        if type(part) is JsonPart:
+            check_json(part.value, "a json part")
+    check_id(message.id, "message id")
+    body = encode(said, "message")
+    return body, _decode_message(body)
+
+
+def _in_utc(message: Message) -> Message:
+    created_at = message.created_at
+    if created_at.tzinfo is None:
+        raise InvalidInput(f"message created_at {created_at} has no time zone; use datetime.now(UTC)")
+    return replace(message, created_at=created_at.astimezone(UTC))
+
+
+def _check_payloads(message: Message) -> None:
+    check_json(message.metadata, "message metadata")
+    for call in message.tool_calls:
+        check_json(call.arguments, f"the arguments of tool call {call.id!r}")
+
+
+def decode_message(body: bytes, what: str) -> Message:
+    """The message these bytes say; roles are read in any case, an unknown one is CorruptData."""
+    try:
+        return _decode_message(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return _decode_odd_message(decode_envelope(body, what), what)
+
+
+def _decode_odd_message(envelope: dict[str, Any], what: str) -> Message:
+    role = envelope.get("role")
+    if not isinstance(role, str) or role.lower() not in ROLES:
+        raise CorruptData(f"{what}: role {role!r} is not one of {', '.join(ROLES)}")
+    try:
+        return msgspec.convert({**envelope, "role": role.lower()}, Message)
+    except msgspec.ValidationError as cause:
+        raise CorruptData(f"{what} cannot be read: {cause}") from cause
+
+
+def place(
+    message: Message,
+    session_id: str,
+    branch: int,
+    seq: int,
+    parent_id: str | None,
+    usage: Usage | None,
+    pruned: bool = False,
+) -> Message:
+    """Fill in where a message stands. Only for messages just decoded, which nobody else holds yet."""
+    force_setattr(message, "session_id", session_id)
+    force_setattr(message, "branch", branch)
+    force_setattr(message, "seq", seq)
+    force_setattr(message, "parent_id", parent_id)
+    if usage is not None:
+        force_setattr(message, "usage", usage)
+    if pruned:
+        force_setattr(message, "pruned", True)
+    return message
+
+
+class _Stub(msgspec.Struct, frozen=True, kw_only=True):
+    """What a redacted message says: the digest of what it said before, and why that is gone."""
+
+    redacted: Redaction
+    redacted_digest: bytes
+
+
+def redact(said: Message, digest: bytes, redaction: Redaction) -> bytes:
+    """The bytes that take the place of a message's content: id, role, call ids, time and digest."""
+    kept = {
+        "id": said.id,
+        "role": said.role,
+        "created_at": said.created_at,
+        "redacted": redaction,
+        "redacted_digest": digest,
+    }
+    if said.tool_call_id is not None:
+        kept["tool_call_id"] = said.tool_call_id
+    if said.tool_calls:
+        kept["tool_calls"] = [{"id": call.id, "name": ""} for call in said.tool_calls]
+    return encode(kept, "redacted message")
+
+
+def redacted_digest(body: bytes) -> bytes | None:
+    """The digest a redacted message had before, which its chain goes on; None if it is not redacted."""
+    if b'"redacted_digest"' not in body:
+        return None
+    try:
+        return msgspec.json.decode(body, type=_Stub).redacted_digest
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,231 @@
+"""The three contracts between the domain and the backends, and the writes that cross them.
+
+Writes are data, a commit is a list of them, and all take effect or none does. Whatever a method promises
+here is checked on every backend by `holdfast.testing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput
+from holdfast.filters import Filter, Scalar
+from holdfast.kinds import Kind
+
+Key: TypeAlias = tuple[str | int, ...]
+Sharing = Literal["processes", "threads"]
+
+MAX_WRITES = 1_000
+MAX_BYTES = 8 * 1024 * 1024
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A stored value: its exact bytes, their digest, and the fields that queries may use."""
+
+    kind: Kind
+    key: Key
+    body: bytes
+    digest: bytes
+    fields: tuple[Scalar, ...] = ()
+
+    def values(self) -> dict[str, Scalar]:
+        """Key and fields by name."""
+        return dict(zip((column.name for column in self.kind.columns()), self.key + self.fields, strict=True))
+
+
+class Insert(Struct, frozen=True, gc=False):
+    """Add a record. The same digest under this key is a success, another AlreadyExists."""
+
+    record: Record
+
+
+class Put(Struct, frozen=True, gc=False):
+    """Replace or add a record; with `over`, only if the present digest is this one, else Moved."""
+
+    record: Record
+    over: bytes | None = None
+
+
+class Delete(Struct, frozen=True, gc=False):
+    """Remove the record with this key, or all whose key begins so and that pass the filter."""
+
+    kind: Kind
+    key: Key
+    where: tuple[Filter, ...] = ()
+
+
+class Require(Struct, frozen=True, gc=False):
+    """Do nothing, but fail with Moved unless the present digest is this one; None means absent."""
+
+    kind: Kind
+    key: Key
+    digest: bytes | None
+
+
+Write: TypeAlias = Insert | Put | Delete | Require
+
+
+class Moved(Conflict):
+    """A store's own Conflict: what a write relied on is no longer there. `present` is what is."""
+
+    def __init__(self, kind: Kind, key: Key, present: Record | None) -> None:
+        super().__init__(f"{kind.name} {key} changed meanwhile; read it again and repeat")
+        self.present = present
+
+
+def taken(record: Record, present: Record) -> AlreadyExists:
+    """The error for a record whose key or unique values are held by other content."""
+    what = f"{record.kind.name} {record.key}"
+    return AlreadyExists(f"{what} exists with other content; give the new one its own id", present)
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which records, in which order.
+
+    `prefix` fixes the leading key parts; `low` and `high` bound the next part, both inclusive. The order
+    is by key, or by the field `order` and then by key. `after` continues behind the record with these
+    order values.
+    """
+
+    kind: Kind
+    prefix: Key = ()
+    low: int | None = None
+    high: int | None = None
+    where: tuple[Filter, ...] = ()
+    order: str | None = None
+    reverse: bool = False
+    after: tuple[Scalar, ...] | None = None
+    limit: int | None = None
+
+
+class Reader(Protocol):
+    """What can be read, from a store or from inside one of its commits."""
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        """The records with these keys, in this order, None where there is none."""
+        ...
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        """The records that match, in order; each page is read in one piece, not the whole scan."""
+        ...
+
+    def count(self, query: Query) -> int:
+        """How many records match, without reading them."""
+        ...
+
+
+Rebase: TypeAlias = Callable[[Reader], Sequence[Write]]
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    """What a backend says of itself: how much it holds, and what its own check found."""
+
+    backend: str
+    version: str
+    durability: str
+    bytes: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+class RecordStore(Reader, Protocol):
+    """Records under keys, changed by atomic commits."""
+
+    sharing: Sharing
+
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        """Apply all writes or none, durably before it returns, and return those that were applied.
+
+        Where they do not fit what is there (Moved, AlreadyExists), or are None, a backend that can hold
+        its lock calls `rebase` with a reader inside the same transaction and applies what that returns;
+        one that cannot raises the error. `rebase` may be called more than once.
+        """
+        ...
+
+    def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
+        """Prove that the store answers, and say what it is.
+
+        `measure` adds up this namespace's stored bodies; `check` runs the engine's own check.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back; closing twice is fine."""
+        ...
+
+
+@runtime_checkable
+class Submits(Protocol):
+    """The capability to take a commit now and answer later, so that waiting holds no thread."""
+
+    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
+        """Like `commit`, by way of a future."""
+        ...
+
+
+class Blob(Struct, frozen=True, kw_only=True):
+    """Bytes that are stored: their digest, their length, and when they were last put (µs)."""
+
+    digest: bytes
+    size: int
+    put_at: int
+
+
+class BlobStore(Protocol):
+    """Bytes by digest."""
+
+    def put(self, chunks: Iterable[bytes]) -> Blob:
+        """Store the bytes, durably before it returns; storing them again renews `put_at`."""
+        ...
+
+    def get(self, digest: bytes, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from start up to stop, in pieces; NotFound at once if there are none."""
+        ...
+
+    def delete(self, digest: bytes) -> None:
+        """Remove the bytes; fine if they are not there."""
+        ...
+
+    def list(self) -> Iterator[Blob]:
+        """Everything stored, by digest."""
+        ...
+
+
+class Near(Struct, frozen=True, kw_only=True):
+    """A neighbour and its cosine."""
+
+    id: str
+    score: float
+
+
+class VectorIndex(Protocol):
+    """Nearest neighbours with filters."""
+
+    def upsert(self, vectors: Sequence[tuple[str, Sequence[float], dict[str, Scalar]]]) -> None:
+        """Add or replace vectors with the values that filters may use."""
+        ...
+
+    def search(self, vector: Sequence[float], limit: int, where: tuple[Filter, ...] = ()) -> list[Near]:
+        """The nearest that pass the filters, best first."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove vectors; fine if they are not there."""
+        ...
+
+
+def check_limits(writes: Sequence[Write]) -> None:
+    """InvalidInput for a commit larger than any backend promises to take."""
+    if len(writes) > MAX_WRITES:
+        raise InvalidInput(f"{len(writes)} records in one commit; the limit is {MAX_WRITES}")
+    size = 0
+    for write in writes:
+        if type(write) is Insert or type(write) is Put:
+            size += len(write.record.body)
+    if size > MAX_BYTES:
+        raise InvalidInput(
+            f"{size} bytes in one commit; the limit is {MAX_BYTES}. Store large parts as artifacts"
+        )

@@ -1,0 +1,48 @@
+"""Cursors: opaque strings that continue a listing, and cannot be bent to say something else."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.model import Json
+
+_CHECK = 8
+
+
+def make(listing: Json, position: Json) -> str:
+    """A cursor for this listing (its name and filters) at this position."""
+    content = msgspec.json.encode(position, order="sorted")
+    return base64.urlsafe_b64encode(_check(listing, content) + content).decode().rstrip("=")
+
+
+def read(listing: Json, cursor: str) -> Any:
+    """The position a cursor stands for; InvalidInput if it is not one of this listing's."""
+    try:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        check, content = raw[:_CHECK], raw[_CHECK:]
+        if check == _check(listing, content):
+            return msgspec.json.decode(content)
+    except (binascii.Error, ValueError, TypeError) as cause:
+        raise InvalidInput(_MESSAGE) from cause
+    raise InvalidInput(_MESSAGE)
+
+
+_MESSAGE = "the cursor is not one of this listing's; use page.cursor unchanged, with the same filters"
+
+
+def _check(listing: Json, content: bytes) -> bytes:
+    listed = msgspec.json.encode(listing, order="sorted")
+    return hashlib.sha256(listed + b"\0" + content).digest()[:_CHECK]
+
+
+def check_range(limit: int, offset: int) -> None:
+    """InvalidInput for a page nobody can turn to."""
+    for name, value in (("limit", limit), ("offset", offset)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+            raise InvalidInput(f"{name} must be a whole number from 0, not {value!r}")

@@ -1,0 +1,298 @@
+"""A history is a tree of branches; a session points into it.
+
+A branch is (id, parent, fork position); a message sits at (history, branch, seq). So the path to a head is
+a few range reads, never a walk from message to message.
+
+Each message is chained: link = sha256(previous link ‖ digest of the body ‖ n), where n counts the writes of
+its session across branches. The chain vouches for place and order; the body says only what was said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast import codec
+from holdfast.commits import get
+from holdfast.contracts import Insert, Key, Query, Reader, Record
+from holdfast.errors import CorruptData, NotFound
+from holdfast.filters import Filter
+from holdfast.kinds import BRANCHES, HEADS, MESSAGES, PRUNED, SESSIONS, USAGES
+from holdfast.model import Message, SessionStatus, Usage, Value
+
+ROOT_BRANCH = 1
+_sha256 = hashlib.sha256
+
+
+class Pointer(Value, kw_only=True):
+    """Where a session stands. The one record an append rewrites, so it is small.
+
+    `open` says that the next append continues this branch: it ends here and is this session's own. `n` is
+    the number of messages the session has written or inherited. Times are microseconds.
+    """
+
+    session_id: str
+    history: str
+    branch: int
+    seq: int
+    link: bytes
+    n: int
+    created_at: int
+    updated_at: int
+    open: bool = True
+    message_id: str | None = None
+    last_message_at: int | None = None
+    agent_id: str | None = None
+    user_id: str | None = None
+    status: SessionStatus = "active"
+    archived: bool = False
+    detached_by: str | None = None
+    titled: bool = False
+
+
+class Seen(Value, kw_only=True):
+    """A pointer as it was last seen in the store, with fields that only a later version knows."""
+
+    pointer: Pointer
+    digest: bytes
+    later: dict[str, Any]
+
+
+class Branch(Value, kw_only=True):
+    """A branch: it leaves `parent` behind position `fork_seq`; `session_id` opened it."""
+
+    history: str
+    branch: int
+    session_id: str
+    parent: int | None = None
+    fork_seq: int = 0
+    fork_link: bytes
+    fork_id: str | None = None
+
+
+class Segment(Value, kw_only=True):
+    """A run of one branch on a path; `before_id` is the message in front of it."""
+
+    branch: int
+    low: int
+    high: int
+    before_id: str | None
+
+
+def first_link(history: str) -> bytes:
+    """What the first message of a history is chained to."""
+    return _sha256(b"holdfast history " + history.encode()).digest()
+
+
+def next_link(link: bytes, digest: bytes, n: int) -> bytes:
+    """The link of the n-th message written, with this body digest, behind this link."""
+    return _sha256(link + digest + n.to_bytes(8)).digest()
+
+
+def pointer_record(pointer: Pointer, later: dict[str, Any]) -> Record:
+    """The record that stores a pointer."""
+    content = {**msgspec.to_builtins(pointer), **later} if later else pointer
+    body = codec.encode(content, "session head")
+    fields = (
+        pointer.agent_id,
+        pointer.user_id,
+        pointer.status,
+        pointer.detached_by,
+        int(pointer.archived),
+        pointer.created_at,
+        pointer.updated_at,
+    )
+    return Record(HEADS, (pointer.session_id,), body, _sha256(body).digest(), fields)
+
+
+def branch_record(branch: Branch) -> Record:
+    """The record that stores a branch."""
+    body = codec.encode(branch, "branch")
+    return Record(BRANCHES, (branch.history, branch.branch), body, codec.digest(body))
+
+
+def usage_insert(key: Key, usage: Usage) -> Insert:
+    """The write that stores what the message at this place used."""
+    body = codec.encode(usage, "usage")
+    return Insert(Record(USAGES, (*key, usage.id), body, codec.digest(body)))
+
+
+def see(record: Record) -> Seen:
+    """What a stored head says."""
+    what = f"head of session {record.key[0]!r}"
+    pointer = codec.decode(record.body, Pointer, what)
+    envelope = codec.decode_envelope(record.body, what)
+    later = {name: value for name, value in envelope.items() if name not in Pointer.__struct_fields__}
+    return Seen(pointer=pointer, digest=record.digest, later=later)
+
+
+def look_up(reader: Reader, session_id: str) -> Seen | None:
+    """The session's head, or None if there is no such session."""
+    record = get(reader, HEADS, session_id)
+    return None if record is None else see(record)
+
+
+def must_see(reader: Reader, session_id: str) -> Seen:
+    """The session's head; NotFound if there is no such session."""
+    seen = look_up(reader, session_id)
+    if seen is None:
+        raise NotFound(f"there is no session {session_id!r}; create it with sessions.create(id=…)")
+    return seen
+
+
+def branch_at(reader: Reader, history: str, branch: int) -> Branch:
+    """A branch that must exist."""
+    record = get(reader, BRANCHES, history, branch)
+    if record is None:
+        raise NotFound(f"there is no branch {branch} in history {history}")
+    return codec.decode(record.body, Branch, f"branch {branch} of history {history}")
+
+
+def branches_of(reader: Reader, history: str) -> dict[int, Branch]:
+    """All branches of a history, oldest first."""
+    found = reader.scan(Query(kind=BRANCHES, prefix=(history,)))
+    return {
+        branch.branch: branch
+        for branch in (codec.decode(record.body, Branch, f"a branch of history {history}") for record in found)
+    }
+
+
+def segments(reader: Reader, history: str, branch: int, seq: int) -> list[Segment]:
+    """The path to this position, as runs of branches, oldest first."""
+    runs: list[Segment] = []
+    at: int | None = branch
+    while at is not None:
+        here = branch_at(reader, history, at)
+        if seq > here.fork_seq:
+            runs.append(Segment(branch=at, low=here.fork_seq + 1, high=seq, before_id=here.fork_id))
+        at, seq = here.parent, min(seq, here.fork_seq)
+        if len(runs) > 1 and runs[-1].high >= runs[-2].low:
+            raise CorruptData(f"branch {branch} of history {history} overlaps its parent")
+    runs.reverse()
+    return runs
+
+
+def reach(session_id: str, start: tuple[int, int], branches: dict[int, Branch]) -> dict[int, int | None]:
+    """How far into each branch a session reaches: a position, or None for all of it.
+
+    It reaches the branches it opened, and from each, as from where it started, the way back to the root.
+    """
+    reached: dict[int, int | None] = {}
+    starts: list[tuple[int, int | None]] = [
+        (branch.branch, None) for branch in branches.values() if branch.session_id == session_id
+    ]
+    for branch, seq in [*starts, start]:
+        at: int | None = branch
+        end = seq
+        while at is not None and at in branches:
+            known = reached.get(at, 0)
+            reached[at] = None if end is None or known is None else max(known, end)
+            at, end = branches[at].parent, branches[at].fork_seq
+    return reached
+
+
+def within_reach(reached: dict[int, int | None], branch: int, seq: int) -> bool:
+    """Whether a position is one of those reached."""
+    if branch not in reached:
+        return False
+    end = reached[branch]
+    return end is None or seq <= end
+
+
+def start_of(session: Record) -> tuple[int, int]:
+    """Where a session joined its history: (root branch, 0) unless it is a fork."""
+    envelope = codec.decode_envelope(session.body, f"session {session.key[0]!r}")
+    branch, seq = envelope.get("origin") or (ROOT_BRANCH, 0)
+    return int(branch), int(seq)
+
+
+def reach_of(reader: Reader, session: Record, history: str) -> dict[int, int | None]:
+    """How far a stored session reaches into its history."""
+    return reach(str(session.key[0]), start_of(session), branches_of(reader, history))
+
+
+def find(reader: Reader, history: str, message_id: str) -> Record | None:
+    """A message of this history by its id."""
+    by_id = (Filter("id", "=", message_id),)
+    return next(iter(reader.scan(Query(kind=MESSAGES, prefix=(history,), where=by_id))), None)
+
+
+def find_reached(reader: Reader, pointer: Pointer, message_id: str) -> Record:
+    """A message that this session reaches; NotFound otherwise."""
+    record = find(reader, pointer.history, message_id)
+    session = get(reader, SESSIONS, pointer.session_id)
+    if record is not None and session is not None:
+        _, branch, seq = record.key
+        if within_reach(reach_of(reader, session, pointer.history), int(branch), int(seq)):
+            return record
+    raise NotFound(f"there is no message {message_id!r} in session {pointer.session_id!r}")
+
+
+def tip(reader: Reader, history: str, branch: int) -> Record | None:
+    """The last message of a branch, or None if it has none of its own."""
+    query = Query(kind=MESSAGES, prefix=(history, branch), reverse=True, limit=1)
+    return next(iter(reader.scan(query)), None)
+
+
+def end_of(reader: Reader, branch: Branch) -> int:
+    """The last position on a branch."""
+    last = tip(reader, branch.history, branch.branch)
+    return branch.fork_seq if last is None else int(last.key[2])
+
+
+def message_link(record: Record) -> bytes:
+    """The link stored with a message."""
+    link = record.fields[2]
+    assert isinstance(link, bytes)
+    return link
+
+
+def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[Message]:
+    """The messages of a segment, with their places, usage and marks."""
+    usages = _usages(reader, history, segment)
+    pruned = _pruned(reader, history, segment)
+    branch, low, before = segment.branch, segment.low, segment.before_id
+    first = low if before is not None or low == 1 else low - 1
+    rows = Query(kind=MESSAGES, prefix=(history, branch), low=first, high=segment.high)
+    for row in reader.scan(rows):
+        seq = int(row.key[2])
+        if seq >= low:
+            message = codec.decode_message(row.body, f"message {seq} of session {session_id!r}")
+            codec.place(message, session_id, branch, seq, before, usages.get(seq), seq in pruned)
+            yield message
+        before = row.fields[0]  # type: ignore[assignment]
+
+
+def _usages(reader: Reader, history: str, segment: Segment) -> dict[int, Usage]:
+    rows = reader.scan(
+        Query(kind=USAGES, prefix=(history, segment.branch), low=segment.low, high=segment.high)
+    )
+    return {int(row.key[2]): codec.decode(row.body, Usage, "usage") for row in rows}
+
+
+def _pruned(reader: Reader, history: str, segment: Segment) -> set[int]:
+    rows = reader.scan(
+        Query(kind=PRUNED, prefix=(history, segment.branch), low=segment.low, high=segment.high)
+    )
+    return {int(row.key[2]) for row in rows}
+
+
+def last_of(runs: list[Segment], count: int) -> list[Segment]:
+    """The end of a path: its last so many positions."""
+    kept: list[Segment] = []
+    for run in reversed(runs):
+        if count <= 0:
+            break
+        low = max(run.low, run.high - count + 1)
+        kept.append(cut(run, low, run.high))
+        count -= run.high - low + 1
+    return kept[::-1]
+
+
+def cut(run: Segment, low: int, high: int) -> Segment:
+    """A piece of a segment; what stands before it is then only known by reading."""
+    return replace(run, low=low, high=high, before_id=run.before_id if low == run.low else None)

@@ -1,0 +1,73 @@
+"""Ids and the clock. Both can be replaced: `holdfast.open(..., clock=…)`."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from uuid_utils import uuid7
+
+from holdfast.errors import InvalidId, InvalidInput
+
+Clock = Callable[[], datetime]
+
+MAX_ID = 255
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def new_id() -> str:
+    """A new UUIDv7: unique everywhere, and later ones sort after earlier ones."""
+    return str(uuid7())
+
+
+def now() -> datetime:
+    """The present moment in UTC."""
+    return datetime.now(UTC)
+
+
+def check_id(value: object, what: str) -> str:
+    """The id itself, or InvalidId: 1 to 255 characters, no control characters, valid Unicode."""
+    if not isinstance(value, str):
+        raise InvalidId(f"{what} must be a string, not {type(value).__name__}")
+    if not 0 < len(value) <= MAX_ID:
+        raise InvalidId(f"{what} must have 1 to {MAX_ID} characters, not {len(value)}")
+    if _CONTROL.search(value):
+        raise InvalidId(f"{what} {value!r} has a control character; leave it out")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as cause:
+            raise InvalidId(f"{what} {value!r} is not valid Unicode (a lone surrogate)") from cause
+    return value
+
+
+def micros(moment: datetime, what: str = "time") -> int:
+    """Whole microseconds since 1970 in UTC; a time without a zone is InvalidInput."""
+    if moment.tzinfo is None:
+        raise InvalidInput(f"{what} {moment} has no time zone; give it one, as in datetime.now(UTC)")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(micros_utc: int) -> datetime:
+    """The time that `micros` counted."""
+    return _EPOCH + timedelta(microseconds=micros_utc)
+
+
+class Stamps:
+    """Write times in microseconds that never repeat or go back within one client, whatever its clock does."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def next(self, after: int = 0) -> int:
+        """The clock's time, but later than `after` and than the stamps given before."""
+        present = micros(self._clock(), "the clock's time")
+        with self._lock:
+            self._last = max(present, self._last + 1)
+            return max(self._last, after + 1)

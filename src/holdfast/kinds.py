@@ -1,0 +1,81 @@
+"""How each record is stored, said once: its key, its indexed fields, what must be unique.
+
+A new record is a line here; no backend changes. Keys are given without the namespace, which every
+backend puts in front by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Type = Literal["text", "int", "bytes"]
+
+
+class Field(Struct, frozen=True):
+    """A typed part of a key, or a value beside the body that queries may use."""
+
+    name: str
+    type: Type
+
+
+class Kind(Struct, frozen=True):
+    """One sort of record.
+
+    `fields` repeat what the body says so that queries can use it; `verify` compares the two. A `log` is a
+    kind whose last key part counts up from 1 and whose rows are appended: backends may lay it out densely.
+    `narrow` rows are small and often rewritten.
+    """
+
+    name: str
+    key: tuple[Field, ...]
+    fields: tuple[Field, ...] = ()
+    unique: tuple[str, ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    log: bool = False
+    narrow: bool = False
+
+    def columns(self) -> tuple[Field, ...]:
+        """The key and the fields, in order."""
+        return self.key + self.fields
+
+
+def _text(*names: str) -> tuple[Field, ...]:
+    return tuple(Field(name, "text") for name in names)
+
+
+def _int(*names: str) -> tuple[Field, ...]:
+    return tuple(Field(name, "int") for name in names)
+
+
+AGENTS = Kind("agents", key=_text("id"), fields=_text("name"), narrow=True)
+REVISIONS = Kind(
+    "revisions", key=(*_text("agent"), *_int("revision")), fields=(Field("link", "bytes"),)
+)
+SESSIONS = Kind(
+    "sessions",
+    key=_text("id"),
+    fields=_text("agent_id", "history"),
+    indexes=(("agent_id",), ("history",)),
+)
+HEADS = Kind(
+    "heads",
+    key=_text("session_id"),
+    fields=(*_text("agent_id", "user_id", "status", "detached_by"), *_int("archived", "created_at", "updated_at")),
+    indexes=(("agent_id",), ("user_id",)),
+    narrow=True,
+)
+BRANCHES = Kind("branches", key=(*_text("history"), *_int("branch")), narrow=True)
+MESSAGES = Kind(
+    "messages",
+    key=(*_text("history"), *_int("branch", "seq")),
+    fields=(*_text("id"), *_int("n"), Field("link", "bytes")),
+    unique=("history", "id"),
+    log=True,
+)
+USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq"), *_text("id")), narrow=True)
+PRUNED = Kind("pruned", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
+SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
+
+KINDS: tuple[Kind, ...] = (AGENTS, REVISIONS, SESSIONS, HEADS, BRANCHES, MESSAGES, USAGES, PRUNED, SWEEPS)

@@ -1,0 +1,394 @@
+"""The records people handle: frozen values with keyword fields.
+
+Fields that a caller does not give are left out of the stored form, so a later version can add some
+without changing what older records say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+from msgspec import Meta, Struct, field
+
+from holdfast.errors import InvalidInput
+from holdfast.ids import new_id, now
+
+T = TypeVar("T")
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+SessionStatus = Literal["active", "idle", "ended"]
+Json: TypeAlias = Any  # what JSON can say: None, bool, int, float, str, and lists and dicts of them
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record or a piece of one."""
+
+
+class Text(Value, kw_only=True, tag_field="type", tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class JsonPart(Value, kw_only=True, tag_field="type", tag="json"):
+    """Any JSON value."""
+
+    value: Json
+
+
+class Media(Value, kw_only=True):
+    """Content by URL, inline, or kept as an artifact; Holdfast never fetches the URL."""
+
+    url: str | None = None
+    data: bytes | None = None
+    artifact_id: str | None = None
+    mime_type: str | None = None
+    name: str | None = None
+    detail: str | None = None
+
+
+class Image(Media, kw_only=True, tag_field="type", tag="image"):
+    """An image."""
+
+
+class Audio(Media, kw_only=True, tag_field="type", tag="audio"):
+    """A sound."""
+
+
+class Video(Media, kw_only=True, tag_field="type", tag="video"):
+    """A film."""
+
+
+class File(Media, kw_only=True, tag_field="type", tag="file"):
+    """Any other file."""
+
+
+class Code(Value, kw_only=True, tag_field="type", tag="code"):
+    """Source code."""
+
+    code: str
+    language: str | None = None
+    name: str | None = None
+
+
+class ArtifactRef(Value, kw_only=True, tag_field="type", tag="artifact"):
+    """A reference to an artifact."""
+
+    artifact_id: str
+    name: str | None = None
+    mime_type: str | None = None
+
+
+Part: TypeAlias = Text | JsonPart | Image | Audio | Video | File | Code | ArtifactRef
+
+
+class Attachment(Value, kw_only=True):
+    """A thing sent along with a message: text in `content`, bytes in `data`, or kept elsewhere."""
+
+    type: Literal["image", "audio", "video", "file", "code"]
+    name: str
+    id: str = field(default_factory=new_id)
+    mime_type: str | None = None
+    content: str | None = None
+    data: bytes | None = None
+    url: str | None = None
+    artifact_id: str | None = None
+    size: int | None = None
+
+
+class ToolCall(Value, kw_only=True):
+    """A call the model asked for; `arguments` is the raw string where the model wrote invalid JSON."""
+
+    id: str
+    name: str
+    arguments: Json = None
+
+    @classmethod
+    def parse(cls, id: str, name: str, arguments: str) -> ToolCall:
+        """From a provider's form, whose arguments are text: JSON where it is JSON, kept raw where not."""
+        try:
+            return cls(id=id, name=name, arguments=json.loads(arguments))
+        except ValueError:
+            return cls(id=id, name=name, arguments=arguments)
+
+
+class Usage(Value, kw_only=True):
+    """What one model call used."""
+
+    id: str = field(default_factory=new_id)
+    provider: str | None = None
+    model: str | None = None
+    input: int = 0
+    output: int = 0
+    total: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: float | None = None
+    created_at: Moment = field(default_factory=now)
+
+
+class Compaction(Value, kw_only=True):
+    """What a compaction marker says: where the kept tail begins, and which compaction came before."""
+
+    tail_start_id: str
+    previous_id: str | None = None
+
+
+class Redaction(Value, kw_only=True):
+    """Why and when a message's content was destroyed."""
+
+    reason: str
+    at: Moment
+
+
+class Message(Value, kw_only=True):
+    """Something said. Its id and time are fixed when it is built, so appending it again is safe.
+
+    The last group is filled in by the store: where the message stands is not part of what was said.
+    """
+
+    role: Role
+    content: list[Part] = []
+    id: str = field(default_factory=new_id)
+    created_at: Moment = field(default_factory=now)
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    reasoning: str | None = None
+    attachments: list[Attachment] = []
+    metadata: dict[str, Json] | None = None
+    is_compaction: bool = False
+    is_summary: bool = False
+    compaction: Compaction | None = None
+    usage: Usage | None = None
+
+    session_id: str | None = None
+    branch: int | None = None
+    seq: int | None = None
+    parent_id: str | None = None
+    pruned: bool = False
+    redacted: Redaction | None = None
+
+    @property
+    def text(self) -> str:
+        """The plain view: the text and code parts, a line apart."""
+        return "\n".join(_plain(part) for part in self.content if isinstance(part, Text | Code))
+
+    @classmethod
+    def user(cls, *content: str | Part, **fields: Any) -> Message:
+        """What a person said."""
+        return cls(role="user", content=parts(*content), **fields)
+
+    @classmethod
+    def assistant(cls, *content: str | Part, **fields: Any) -> Message:
+        """What the model said; calls go into `tool_calls=`."""
+        return cls(role="assistant", content=parts(*content), **fields)
+
+    @classmethod
+    def system(cls, *content: str | Part, **fields: Any) -> Message:
+        """What the developer said."""
+        return cls(role="system", content=parts(*content), **fields)
+
+    @classmethod
+    def tool_result(cls, call_id: str, *content: str | Part, **fields: Any) -> Message:
+        """What a tool answered to the call with this id; `tool_name=` says which tool."""
+        return cls(role="tool", tool_call_id=call_id, content=parts(*content), **fields)
+
+
+def _plain(part: Text | Code) -> str:
+    return part.text if isinstance(part, Text) else part.code
+
+
+def parts(*content: str | Part) -> list[Part]:
+    """Parts as given, with bare strings made into text."""
+    return [Text(text=part) if isinstance(part, str) else part for part in content]
+
+
+class Agent(Value, kw_only=True):
+    """What an agent is. Each save makes a revision, and all of them are kept."""
+
+    id: str
+    name: str
+    kind: str = ""
+    system_prompt: str | None = None
+    capabilities: list[str] = []
+    config: dict[str, Json] = {}
+    state: dict[str, Json] = {}
+    metadata: dict[str, Json] | None = None
+    schema_version: int = 1
+    created_at: Moment | None = None
+    modified_at: Moment | None = None
+    revision: int | None = None
+    active_sessions: int = 0
+
+
+class Head(Value, kw_only=True):
+    """Where a session stands: the newest message of its active branch, None while it is empty."""
+
+    branch: int
+    seq: int
+    message_id: str | None = None
+
+
+class Session(Value, kw_only=True):
+    """A conversation: a named pointer into a history."""
+
+    id: str
+    agent_id: str | None = None
+    user_id: str | None = None
+    title: str | None = None
+    model: str | None = None
+    metadata: dict[str, Json] | None = None
+    tags: list[str] = []
+    archived: bool = False
+    status: SessionStatus = "active"
+    max_context_tokens: int | None = None
+    detached_by: str | None = None
+    created_at: Moment
+    updated_at: Moment
+    last_message_at: Moment | None = None
+    head: Head
+
+
+class BranchView(Value, kw_only=True):
+    """One branch in a tree: it leaves `parent` after position `fork_seq` and reaches to `seq`."""
+
+    id: int
+    parent: int | None
+    fork_seq: int
+    fork_message_id: str | None
+    seq: int
+    active: bool
+
+
+class Tree(Value, kw_only=True):
+    """The branches a session reaches, oldest first, and the messages after which it has parted."""
+
+    session_id: str
+    head: Head
+    branches: list[BranchView]
+    branch_points: list[str | None]
+
+
+class Change(Value, kw_only=True):
+    """One thing that differs between two values; `path` begins with the field's name."""
+
+    path: tuple[str, ...]
+    kind: Literal["added", "changed", "removed"]
+    before: Json = None
+    after: Json = None
+
+
+class StorageStats(Value, kw_only=True):
+    """How much a namespace holds; `bytes` are the stored bodies and blobs."""
+
+    agents: int
+    sessions: int
+    checkpoints: int
+    messages: int
+    bytes: int
+
+
+class Page(Sequence[T], Generic[T]):
+    """Some results, and the cursor that continues after them (None at the end)."""
+
+    def __init__(self, items: list[T], cursor: str | None) -> None:
+        self.items = items
+        self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return f"Page({self.items!r}, cursor={self.cursor!r})"
+
+
+TITLE_LENGTH = 50
+
+
+def title_from(text: str) -> str | None:
+    """A title made of a first message: whole up to 50 characters, else cut to 47 and `...`; None if blank."""
+    title = " ".join(text.split())
+    if len(title) > TITLE_LENGTH:
+        return title[: TITLE_LENGTH - 3] + "..."
+    return title or None
+
+
+def message_from(said: object) -> Message:
+    """A Message as it is, or made of a dict in provider form (`role`, `content`, …)."""
+    if isinstance(said, Message):
+        return said
+    if not isinstance(said, dict):
+        raise InvalidInput(f"a message is a Message or a dict with role and content, not {type(said).__name__}")
+    return _from_provider(said)
+
+
+def _from_provider(said: dict[str, Any]) -> Message:
+    fields = dict(said)
+    role = fields.pop("role", None)
+    if not isinstance(role, str) or role.lower() not in ROLES:
+        raise InvalidInput(f"role {role!r} is not one of {', '.join(ROLES)}")
+    content = fields.pop("content", None)
+    calls = [_provider_call(call) for call in fields.pop("tool_calls", None) or []]
+    name = fields.pop("name", None)
+    if name is not None:
+        fields.setdefault("tool_name", name)
+    unknown = [key for key in fields if key not in Message.__struct_fields__]
+    if unknown:
+        raise InvalidInput(f"a message has no field {unknown[0]!r}; put it into metadata")
+    return Message(role=role.lower(), content=_provider_parts(content), tool_calls=calls, **fields)  # type: ignore[arg-type]
+
+
+def _provider_parts(content: object) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(text=content)]
+    if not isinstance(content, list):
+        raise InvalidInput(f"content is a string or a list of parts, not {type(content).__name__}")
+    return [_provider_part(part) for part in content]
+
+
+def _provider_part(part: object) -> Part:
+    if isinstance(part, str):
+        return Text(text=part)
+    if isinstance(part, Part):
+        return part
+    if isinstance(part, dict):
+        kind, text = part.get("type"), part.get("text")
+        if kind in ("text", "input_text", "output_text") and isinstance(text, str):
+            return Text(text=text)
+        if kind == "image_url":
+            image = part.get("image_url", part)
+            return Image(url=image["url"], detail=image.get("detail")) if isinstance(image, dict) else Image(url=image)
+        return JsonPart(value=part)
+    raise InvalidInput(f"a content part is a string, a Part or a dict, not {type(part).__name__}")
+
+
+def _provider_call(call: object) -> ToolCall:
+    if isinstance(call, ToolCall):
+        return call
+    if not isinstance(call, dict):
+        raise InvalidInput(f"a tool call is a ToolCall or a dict, not {type(call).__name__}")
+    asked = call.get("function", call)
+    arguments = asked.get("arguments")
+    if isinstance(arguments, str):
+        return ToolCall.parse(str(call.get("id", "")), str(asked.get("name", "")), arguments)
+    return ToolCall(id=str(call.get("id", "")), name=str(asked.get("name", "")), arguments=arguments)

@@ -1,0 +1,220 @@
+"""Deleting in two steps: one small commit after which the thing is absent, then a sweep behind it.
+
+A session is there as long as its head is. What a dead one leaves is found by the sweep record, in bounded
+batches that any process may go on with; `gc` goes on with what a crash has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from holdfast import codec, history
+from holdfast.commits import get
+from holdfast.contracts import Delete, Insert, Key, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.filters import Filter
+from holdfast.history import Branch, Segment
+from holdfast.ids import Stamps
+from holdfast.kinds import AGENTS, BRANCHES, HEADS, MESSAGES, PRUNED, REVISIONS, SESSIONS, SWEEPS, USAGES, Kind
+from holdfast.model import Value
+
+BATCH = 200
+GRACE_US = 24 * 3600 * 1_000_000
+_BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED)
+
+
+class Sweep(Value, kw_only=True):
+    """Something that is gone for readers and whose rows are still to go."""
+
+    kind: Literal["session", "agent", "staged"]
+    name: str
+    history: str | None = None
+    at: int
+
+
+class Sweeps:
+    """Deletes sessions, agents and what is left of them."""
+
+    def __init__(self, store: RecordStore, stamps: Stamps) -> None:
+        self._store = store
+        self._stamps = stamps
+
+    def delete_session(self, session_id: str) -> None:
+        """Make a session absent and sweep what it leaves."""
+        record = get(self._store, SESSIONS, session_id)
+        if record is None:
+            return
+        sweep = self._sweep("session", session_id)
+        self._store.commit([Delete(HEADS, (session_id,)), Put(_record(sweep))])
+        self._sweep_session(session_id)
+
+    def delete_user(self, user_id: str) -> None:
+        """Make every session of a user absent, and what others have forked from them."""
+        mine = (Filter("user_id", "=", user_id),)
+        for head in list(self._store.scan(Query(kind=HEADS, where=mine))):
+            session_id = str(head.key[0])
+            for fork in self._forks(session_id):
+                self.delete_session(fork)
+            self.delete_session(session_id)
+
+    def _forks(self, session_id: str) -> list[str]:
+        record = get(self._store, SESSIONS, session_id)
+        if record is None:
+            return []
+        branches = history.branches_of(self._store, _history_of(record))
+        own = {number for number, branch in branches.items() if branch.session_id == session_id}
+        return [
+            str(other.key[0])
+            for other in self._sharers(record)
+            if own & history.reach(str(other.key[0]), history.start_of(other), branches).keys()
+        ]
+
+    def delete_agent(self, agent_id: str) -> None:
+        """Make an agent and all its sessions absent in one commit, and sweep what they leave."""
+        record = get(self._store, AGENTS, agent_id)
+        uid = None if record is None else str(codec.decode_envelope(record.body, "agent")["uid"])
+        sweep = self._sweep("agent", agent_id, uid)
+        mine = (Filter("agent_id", "=", agent_id),)
+        self._store.commit([Delete(AGENTS, (agent_id,)), Delete(HEADS, (), mine), Put(_record(sweep))])
+        self._sweep_agent(sweep)
+
+    def finish_session(self, session_id: str) -> None:
+        """If a deleted session still has this id, sweep it, so that the id is free."""
+        if get(self._store, SESSIONS, session_id) is not None and get(self._store, HEADS, session_id) is None:
+            self._sweep_session(session_id)
+
+    def resume(self) -> int:
+        """Finish what crashes have left; returns how many sweeps were finished."""
+        finished = 0
+        for record in list(self._store.scan(Query(kind=SWEEPS))):
+            sweep = codec.decode(record.body, Sweep, "sweep")
+            if sweep.kind == "session":
+                self._sweep_session(sweep.name)
+            elif sweep.kind == "agent":
+                self._sweep_agent(sweep)
+            elif sweep.at < self._stamps.next() - GRACE_US:
+                self._wipe(sweep.name)
+                self._store.commit([_done(sweep)])
+            else:
+                continue
+            finished += 1
+        return finished
+
+    def _sweep(self, kind: Literal["session", "agent", "staged"], name: str, past: str | None = None) -> Sweep:
+        return Sweep(kind=kind, name=name, history=past, at=self._stamps.next())
+
+    def _sweep_agent(self, sweep: Sweep) -> None:
+        mine = (Filter("agent_id", "=", sweep.name),)
+        for record in list(self._store.scan(Query(kind=SESSIONS, where=mine))):
+            self.finish_session(str(record.key[0]))
+        if sweep.history is not None:
+            self._clear(Query(kind=REVISIONS, prefix=(sweep.history,)))
+        self._store.commit([_done(sweep)])
+
+    def _sweep_session(self, session_id: str) -> None:
+        record = get(self._store, SESSIONS, session_id)
+        if record is not None and get(self._store, HEADS, session_id) is None:
+            sharers = self._sharers(record)
+            if sharers:
+                self._wipe_unreached(_history_of(record), sharers)
+            else:
+                self._wipe(_history_of(record))
+            self._store.commit([Delete(SESSIONS, (session_id,))])
+        self._store.commit([Delete(SWEEPS, (f"session {session_id}",))])
+
+    def _sharers(self, session: Record) -> list[Record]:
+        """The other living sessions of the same history."""
+        same = (Filter("history", "=", _history_of(session)),)
+        return [
+            other
+            for other in self._store.scan(Query(kind=SESSIONS, where=same))
+            if other.key != session.key and get(self._store, HEADS, *other.key) is not None
+        ]
+
+    def _wipe_unreached(self, name: str, sharers: Iterable[Record]) -> None:
+        """Remove what none of these sessions reaches."""
+        branches = history.branches_of(self._store, name)
+        kept: dict[int, int | None] = {}
+        for session in sharers:
+            reached = history.reach(str(session.key[0]), history.start_of(session), branches)
+            for branch, end in reached.items():
+                known = kept.get(branch, 0)
+                kept[branch] = None if end is None or known is None else max(known, end)
+        for branch in branches.values():
+            if branch.branch not in kept:
+                self._wipe_branch(branch)
+            elif (end := kept[branch.branch]) is not None:
+                for kind in _BY_PLACE:
+                    self._clear(Query(kind=kind, prefix=(name, branch.branch), low=end + 1))
+
+    def _wipe_branch(self, branch: Branch) -> None:
+        prefix = (branch.history, branch.branch)
+        for kind in _BY_PLACE:
+            self._clear(Query(kind=kind, prefix=prefix))
+        self._store.commit([Delete(MESSAGES, prefix), Delete(BRANCHES, prefix)])
+
+    def _wipe(self, name: str) -> None:
+        for kind in (*_BY_PLACE, BRANCHES):
+            self._clear(Query(kind=kind, prefix=(name,)))
+        self._store.commit([Delete(MESSAGES, (name,))])
+
+    def _clear(self, query: Query) -> None:
+        """Delete what matches, in batches that hold no lock for long."""
+        for batch in _batches(self._store.scan(query)):
+            self._store.commit([Delete(query.kind, key) for key in batch])
+
+    # copies that are not yet anybody's
+
+    def staged_copy(self, new: str, source: str, runs: Iterable[Segment]) -> bytes:
+        """Copy a path into a history that no session has yet; returns its last link."""
+        self._store.commit([Put(_record(self._sweep("staged", new)))])
+        link, seq, batch = history.first_link(new), 0, list[Write]()
+        for record in _rows(self._store, source, runs):
+            seq += 1
+            digest = codec.redacted_digest(record.body) or record.digest
+            link = history.next_link(link, digest, seq)
+            key = (new, history.ROOT_BRANCH, seq)
+            fields = (record.fields[0], seq, link)
+            batch.append(Insert(Record(MESSAGES, key, record.body, record.digest, fields)))
+            for usage in self._store.scan(Query(kind=USAGES, prefix=record.key)):
+                batch.append(Insert(Record(USAGES, (*key, usage.key[-1]), usage.body, usage.digest)))
+            if len(batch) >= BATCH:
+                self._store.commit(batch)
+                batch = []
+        self._store.commit(batch)
+        return link
+
+    def publish(self, new: str) -> Write:
+        """The write that makes a staged copy somebody's."""
+        return Delete(SWEEPS, (f"staged {new}",))
+
+
+def _record(sweep: Sweep) -> Record:
+    body = codec.encode(sweep, "sweep")
+    return Record(SWEEPS, (f"{sweep.kind} {sweep.name}",), body, codec.digest(body))
+
+
+def _done(sweep: Sweep) -> Delete:
+    return Delete(SWEEPS, (f"{sweep.kind} {sweep.name}",))
+
+
+def _history_of(session: Record) -> str:
+    return str(session.fields[1])
+
+
+def _rows(reader: Reader, source: str, runs: Iterable[Segment]) -> Iterator[Record]:
+    for run in runs:
+        yield from reader.scan(
+            Query(kind=MESSAGES, prefix=(source, run.branch), low=run.low, high=run.high)
+        )
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Key]]:
+    batch: list[Key] = []
+    for record in records:
+        batch.append(record.key)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
