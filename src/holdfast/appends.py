@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import codec
@@ -26,14 +27,13 @@ from holdfast.history import (
     pointer_record,
     usage_insert,
 )
-from holdfast.ids import micros
 from holdfast.kinds import MESSAGES, SESSIONS
-from holdfast.model import Message, Usage, Value, message_from, title_from
+from holdfast.model import Message, Usage, message_from, title_from
 
 ROOT = ""  # as a parent: in front of the first message; no message can have this id
 
 
-class Said(Value, kw_only=True):
+class Said(Struct, frozen=True, gc=False):
     """A message ready to be placed: its bytes, their digest, and the value they read back as."""
 
     body: bytes
@@ -42,7 +42,7 @@ class Said(Value, kw_only=True):
     usage: Usage | None
 
 
-class Appended(Value, kw_only=True):
+class Appended(Struct, frozen=True, gc=False):
     """A placed append: the writes, the head they leave, and the messages in place."""
 
     writes: list[Write]
@@ -52,18 +52,18 @@ class Appended(Value, kw_only=True):
 
 def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
     """Encode and check what is to be appended."""
-    said = [_say(message_from(message)) for message in messages]
+    said = []
+    for message in messages:
+        if type(message) is not Message:
+            message = message_from(message)
+        body, plain = codec.encode_message(message)
+        usage = message.usage
+        if usage is not None and not isinstance(usage, Usage):
+            raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
+        said.append(Said(body, codec.digest(body), plain, usage))
     if len(said) > 1 and len({one.message.id for one in said}) < len(said):
         raise InvalidInput("two of the messages have the same id")
     return said
-
-
-def _say(message: Message) -> Said:
-    body, plain = codec.encode_message(message)
-    usage = message.usage
-    if usage is not None and not isinstance(usage, Usage):
-        raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
-    return Said(body=body, digest=codec.digest(body), message=plain, usage=usage)
 
 
 def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
@@ -92,16 +92,12 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
             inserts.append(usage_insert(record.key, one.usage))
         placed.append(codec.place(message, pointer.session_id, branch, seq, parent, one.usage))
         parent = message.id
-    said_at = micros(said[-1].message.created_at) if said else pointer.last_message_at
     moved = replace(
-        pointer, seq=seq, n=n, link=link, message_id=parent, updated_at=at, last_message_at=said_at
+        pointer, seq=seq, n=n, link=link, message_id=parent, updated_at=at, last_message_at=message.created_at
     )
     record = pointer_record(moved, seen.later)
-    return Appended(
-        writes=[Put(record, seen.digest), *inserts],
-        seen=Seen(pointer=moved, digest=record.digest, later=seen.later),
-        messages=placed,
-    )
+    writes = [Put(record, seen.digest), *inserts]
+    return Appended(writes, Seen(moved, record.digest, seen.later), placed)
 
 
 def settle(
@@ -114,7 +110,7 @@ def settle(
     known = {one.message.id: _known(reader, pointer, one) for one in said}
     fresh = [one for one in said if known[one.message.id] is None]
     if not fresh:
-        return Appended(writes=[], seen=seen, messages=[_found(known, one, pointer) for one in said])
+        return Appended([], seen, [_found(known, one, pointer) for one in said])
     pointer, naming = _title(reader, pointer, fresh)
     base, opening = _stand(reader, pointer, parent)
     appended = extend(replace(seen, pointer=base), fresh, at)
@@ -180,7 +176,7 @@ def _leave_head(appended: Appended, pointer: Pointer, seen: Seen) -> Appended:
     return replace(
         appended,
         writes=[Put(record, seen.digest), *appended.writes[1:]],
-        seen=Seen(pointer=stays, digest=record.digest, later=seen.later),
+        seen=Seen(stays, record.digest, seen.later),
     )
 
 

@@ -14,7 +14,7 @@ from holdfast.contracts import Inspection, Query, RecordStore
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, within
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.filters import Filter
-from holdfast.ids import Clock, Stamps, check_id, now
+from holdfast.ids import Clock, Stamps, check_id
 from holdfast.integrity import Report, verify
 from holdfast.kinds import AGENTS, HEADS, MESSAGES
 from holdfast.model import StorageStats
@@ -30,7 +30,7 @@ class Holdfast:
         store: RecordStore,
         *,
         timeout: float = DEFAULT_TIMEOUT_S,
-        clock: Clock = now,
+        clock: Clock | None = None,
         migrations: Mapping[int, Migration] | None = None,
     ) -> None:
         self._store = store
@@ -96,7 +96,7 @@ def open(
     timeout: float = DEFAULT_TIMEOUT_S,
     durability: Literal["full", "normal"] = "full",
     read_only: bool = False,
-    clock: Clock = now,
+    clock: Clock | None = None,
     migrations: Mapping[int, Migration] | None = None,
 ) -> Holdfast:
     """Open a store: `memory:` or `sqlite:///agents.db` (three slashes: relative; four: absolute).

@@ -23,7 +23,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_DEPTH = 200
 _LARGEST = 2**63 - 1
-_encode = msgspec.json.Encoder(order="sorted").encode
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_any = msgspec.json.Decoder().decode
 _decode_message = msgspec.json.Decoder(Message).decode
 _sha256 = hashlib.sha256
@@ -102,26 +102,24 @@ _PLACE: dict[str, Any] = {
 
 def encode_message(message: Message) -> tuple[bytes, Message]:
     """The bytes of what was said, and the message as they read back, without its place."""
-    try:
-        return _encode_message(message)
-    except (TypeError, AttributeError, msgspec.MsgspecError) as cause:
-        raise InvalidInput(f"message cannot be stored: {cause}") from cause
-
-
-def _encode_message(message: Message) -> tuple[bytes, Message]:
-    said = message
-    if message.session_id is not None or message.usage is not None or message.pruned or message.redacted:
-        said = replace(message, **_PLACE)
-    if message.created_at.tzinfo is not UTC:
-        said = _in_utc(said)
-    if message.metadata is not None or message.tool_calls or message.attachments:
-        _check_payloads(message)
-    for part in message.content:
-        if type(part) is JsonPart:
-            check_json(part.value, "a json part")
     check_id(message.id, "message id")
-    body = encode(said, "message")
-    return body, _decode_message(body)
+    said = message
+    try:
+        if message.session_id is not None or message.usage is not None or message.pruned or message.redacted:
+            said = replace(message, **_PLACE)
+        if message.created_at.tzinfo is not UTC:
+            said = _in_utc(said)
+        if message.metadata is not None or message.tool_calls:
+            _check_payloads(message)
+        for part in message.content:
+            if type(part) is JsonPart:
+                check_json(part.value, "a json part")
+        body = _encode(said)
+        return body, _decode_message(body)
+    except InvalidInput:
+        raise
+    except (TypeError, AttributeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
+        raise InvalidInput(f"message {message.id!r} cannot be stored: {cause}") from cause
 
 
 def _in_utc(message: Message) -> Message:

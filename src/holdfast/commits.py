@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from holdfast.contracts import Moved, Reader, Rebase, Record, RecordStore, Write
-from holdfast.deadlines import remaining
+from holdfast.deadlines import deadline
 from holdfast.errors import AlreadyExists, Busy
 from holdfast.kinds import Kind
 
@@ -33,24 +33,26 @@ class Plan(Generic[R]):
         self.finish = finish
 
     def carry_out(self, store: RecordStore) -> R:
-        """Commit, and answer."""
-        commit(store, self.writes, self.rebase)
-        return self.finish()
-
-
-def commit(store: RecordStore, writes: Sequence[Write] | None, rebase: Rebase) -> None:
-    """Commit, re-planning on each refusal until the deadline; then Busy, and nothing is written."""
-    pause = _FIRST_PAUSE_S
-    while True:
+        """Commit, and answer; re-plan on each refusal until the deadline, then Busy with nothing written."""
         try:
-            store.commit(writes, rebase)
-            return
-        except (Moved, AlreadyExists) as refusal:
-            if remaining() <= 0:
-                raise Busy("other writers were faster until the timeout; nothing was written") from refusal
+            store.commit(self.writes, self.rebase)
+            return self.finish()
+        except (Moved, AlreadyExists):
+            return self._go_on(store)
+
+    def _go_on(self, store: RecordStore) -> R:
+        until, pause = deadline(), _FIRST_PAUSE_S
+        writes = self.rebase(store)
+        while True:
+            try:
+                store.commit(writes, self.rebase)
+                return self.finish()
+            except (Moved, AlreadyExists) as refusal:
+                if time.monotonic() >= until:
+                    raise Busy("other writers were faster until the timeout; nothing was written") from refusal
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 2, _LONGEST_PAUSE_S)
-            writes = rebase(store)
+            writes = self.rebase(store)
 
 
 def get(reader: Reader, kind: Kind, *key: str | int) -> Record | None:

@@ -37,10 +37,10 @@ class within:  # noqa: N801 — reads as a word: `with within(2.0):`
 DEFAULT_TIMEOUT_S = 30.0
 
 
-def deadline() -> float:
+def deadline(default_s: float = DEFAULT_TIMEOUT_S) -> float:
     """The moment, on the monotonic clock, at which the present call must have answered."""
     limit = _limit.get()
-    return time.monotonic() + DEFAULT_TIMEOUT_S if limit is None else limit
+    return time.monotonic() + default_s if limit is None else limit
 
 
 def remaining() -> float:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import codec
@@ -22,7 +23,7 @@ from holdfast.contracts import Insert, Key, Query, Reader, Record
 from holdfast.errors import CorruptData, NotFound
 from holdfast.filters import Filter
 from holdfast.kinds import BRANCHES, HEADS, MESSAGES, PRUNED, SESSIONS, USAGES
-from holdfast.model import Message, SessionStatus, Usage, Value
+from holdfast.model import Message, Moment, SessionStatus, Usage, Value
 
 ROOT_BRANCH = 1
 _sha256 = hashlib.sha256
@@ -32,7 +33,7 @@ class Pointer(Value, kw_only=True):
     """Where a session stands. The one record an append rewrites, so it is small.
 
     `open` says that the next append continues this branch: it ends here and is this session's own. `n` is
-    the number of messages the session has written or inherited. Times are microseconds.
+    the number of messages the session has written or inherited. Stamps are microseconds.
     """
 
     session_id: str
@@ -45,7 +46,7 @@ class Pointer(Value, kw_only=True):
     updated_at: int
     open: bool = True
     message_id: str | None = None
-    last_message_at: int | None = None
+    last_message_at: Moment | None = None
     agent_id: str | None = None
     user_id: str | None = None
     status: SessionStatus = "active"
@@ -54,7 +55,7 @@ class Pointer(Value, kw_only=True):
     titled: bool = False
 
 
-class Seen(Value, kw_only=True):
+class Seen(Struct, frozen=True, gc=False):
     """A pointer as it was last seen in the store, with fields that only a later version knows."""
 
     pointer: Pointer
@@ -127,7 +128,7 @@ def see(record: Record) -> Seen:
     pointer = codec.decode(record.body, Pointer, what)
     envelope = codec.decode_envelope(record.body, what)
     later = {name: value for name, value in envelope.items() if name not in Pointer.__struct_fields__}
-    return Seen(pointer=pointer, digest=record.digest, later=later)
+    return Seen(pointer, record.digest, later)
 
 
 def look_up(reader: Reader, session_id: str) -> Seen | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -31,6 +32,8 @@ def now() -> datetime:
 
 def check_id(value: object, what: str) -> str:
     """The id itself, or InvalidId: 1 to 255 characters, no control characters, valid Unicode."""
+    if type(value) is str and 0 < len(value) <= MAX_ID and value.isprintable():
+        return value
     if not isinstance(value, str):
         raise InvalidId(f"{what} must be a string, not {type(value).__name__}")
     if not 0 < len(value) <= MAX_ID:
@@ -60,14 +63,17 @@ def moment(micros_utc: int) -> datetime:
 class Stamps:
     """Write times in microseconds that never repeat or go back within one client, whatever its clock does."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
         self._last = 0
         self._lock = threading.Lock()
 
     def next(self, after: int = 0) -> int:
         """The clock's time, but later than `after` and than the stamps given before."""
-        present = micros(self._clock(), "the clock's time")
+        clock = self._clock
+        present = time.time_ns() // 1000 if clock is None else micros(clock(), "the clock's time")
         with self._lock:
-            self._last = max(present, self._last + 1)
-            return max(self._last, after + 1)
+            if present <= self._last:
+                present = self._last + 1
+            self._last = present
+        return present if present > after else after + 1

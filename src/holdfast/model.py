@@ -24,7 +24,7 @@ Json: TypeAlias = Any  # what JSON can say: None, bool, int, float, str, and lis
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
-class Value(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A record or a piece of one."""
 
 
@@ -205,6 +205,8 @@ def _plain(part: Text | Code) -> str:
 
 def parts(*content: str | Part) -> list[Part]:
     """Parts as given, with bare strings made into text."""
+    if len(content) == 1 and type(content[0]) is str:
+        return [Text(text=content[0])]
     return [Text(text=part) if isinstance(part, str) else part for part in content]
 
 

@@ -123,7 +123,7 @@ class Sessions:
         if stored.id != stored.history:
             self._sweeps.finish_session(stored.id)
         Plan(None, place, lambda: None).carry_out(self._store)
-        self._remember(Seen(pointer=pointer, digest=head.digest, later={}))
+        self._remember(Seen(pointer, head.digest, {}))
         return view(stored, pointer)
 
     def get(self, session_id: str, *, timeout: float | None = None) -> Session | None:
@@ -294,7 +294,9 @@ class Sessions:
         With a `parent` that is not the head they open a branch, which becomes the active one unless
         `activate=False`; `parent=ROOT` stands in front of the first message.
         """
-        with within(self._timeout if timeout is None else self._limit(timeout)):
+        if timeout is None:
+            return self._append(session_id, messages, parent, activate).carry_out(self._store)
+        with within(self._limit(timeout)):
             return self._append(session_id, messages, parent, activate).carry_out(self._store)
 
     def _append(
@@ -544,7 +546,7 @@ class Sessions:
             def place(reader: Reader) -> list[Write]:
                 stored, pointer, required = self._fork_point(reader, session_id, at, new, title)
                 head = history.pointer_record(pointer, {})
-                forked[:] = [(stored, Seen(pointer=pointer, digest=head.digest, later={}))]
+                forked[:] = [(stored, Seen(pointer, head.digest, {}))]
                 return [*required, Insert(stored_record(stored)), Insert(head)]
 
             Plan(None, place, lambda: None).carry_out(self._store)
@@ -680,7 +682,6 @@ def head_view(pointer: Pointer) -> Head:
 
 def view(stored: Stored, pointer: Pointer) -> Session:
     """A session as its reader sees it."""
-    last = pointer.last_message_at
     return Session(
         id=stored.id,
         agent_id=pointer.agent_id,
@@ -695,6 +696,6 @@ def view(stored: Stored, pointer: Pointer) -> Session:
         detached_by=pointer.detached_by,
         created_at=moment(stored.created_at),
         updated_at=moment(pointer.updated_at),
-        last_message_at=None if last is None else moment(last),
+        last_message_at=pointer.last_message_at,
         head=head_view(pointer),
     )

@@ -18,6 +18,8 @@ from holdfast.errors import Busy
 
 MAX_BATCH = 256
 
+Alone = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
+
 
 class Request:
     """One commit that somebody waits for."""
@@ -49,10 +51,14 @@ def expired() -> Busy:
 
 
 class GroupCommit:
-    """The queue in front of `execute`, which must finish every request it is given."""
+    """The queue in front of a store's commits.
 
-    def __init__(self, execute: Callable[[list[Request]], None]) -> None:
-        self._execute = execute
+    `alone` carries out one commit; `together` carries out several and must finish every request it is given.
+    """
+
+    def __init__(self, alone: Alone, together: Callable[[list[Request]], None]) -> None:
+        self._alone = alone
+        self._together = together
         self._queue: deque[Request] = deque()
         self._turn = threading.Lock()
         self._wake = threading.Semaphore(0)
@@ -61,6 +67,11 @@ class GroupCommit:
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Have the request carried out, by this thread or by another, and return what was applied."""
+        if not self._queue and self._turn.acquire(blocking=False):
+            try:
+                return self._alone(writes, rebase)
+            finally:
+                self._turn.release()
         request = Request(writes, rebase)
         self._queue.append(request)
         while not request.done:
@@ -94,7 +105,7 @@ class GroupCommit:
             if request.future is None or request.future.set_running_or_notify_cancel():
                 batch.append(request)
         if batch:
-            self._execute(batch)
+            self._together(batch)
 
     def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Future[Sequence[Write]]:
         """Queue the request for the committing thread."""

@@ -24,9 +24,13 @@ class FileLock:
 
     def acquire(self, until: float) -> bool:
         """Take the lock by this moment of the monotonic clock, or say False."""
+        if self._waiting is None:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                pass
         waiting = self._join_queue()
-        if waiting is None:
-            return True
         with contextlib.suppress(StillWaiting):
             waiting.result(timeout=max(0.0, until - time.monotonic()))
         with self._mutex:
@@ -36,17 +40,13 @@ class FileLock:
                 self._wanted = False
             return self._granted
 
-    def _join_queue(self) -> Future[None] | None:
+    def _join_queue(self) -> Future[None]:
         with self._mutex:
             self._wanted = True
             if self._waiting is None:
-                try:
-                    fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return None
-                except BlockingIOError:
-                    self._granted = False
-                    self._waiter = self._waiter or ThreadPoolExecutor(1, "holdfast-lock")
-                    self._waiting = self._waiter.submit(self._wait)
+                self._granted = False
+                self._waiter = self._waiter or ThreadPoolExecutor(1, "holdfast-lock")
+                self._waiting = self._waiter.submit(self._wait)
             return self._waiting
 
     def _wait(self) -> None:

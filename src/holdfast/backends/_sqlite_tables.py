@@ -6,7 +6,8 @@ index, and touches nothing else. The table `logs` gives each (namespace, …, lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -42,6 +43,18 @@ class PlainTable:
         self._insert = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
+        self._quiet = self._quiet_update(by_key)
+
+    def _quiet_update(self, by_key: str) -> str:
+        """An update that leaves the indexed fields alone, since SQLite rewrites every index it is told to set."""
+        indexed = {name for index in self.kind.indexes for name in index}
+        places = {field.name: i for i, field in enumerate(self.kind.fields)}
+        self._moving = _pick([place for name, place in places.items() if name not in indexed])
+        self._still = _pick([place for name, place in places.items() if name in indexed])
+        changes = [f'"{name}" = ?' for name in places if name not in indexed]
+        same = "".join(f' AND "{name}" IS ?' for name in places if name in indexed)
+        setting = ", ".join([*changes, "digest = ?", "body = ?"])
+        return f"UPDATE {self.kind.name} SET {setting} WHERE {by_key} AND digest = ?{same}"
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
@@ -74,7 +87,13 @@ class PlainTable:
                 raise taken(record, present) from None
 
     def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
-        changed = (*record.fields, record.digest, record.body, self._space, *record.key)
+        fields, key = record.fields, record.key
+        if over is not None:
+            moving, still = self._moving(fields), self._still(fields)
+            con.execute(self._quiet, (*moving, record.digest, record.body, self._space, *key, over, *still))
+            if con.changes() == 1:
+                return
+        changed = (*fields, record.digest, record.body, self._space, *key)
         if over is not None:
             con.execute(self._update_over, (*changed, over))
             if con.changes() == 0:
@@ -109,6 +128,13 @@ class PlainTable:
         return int(found.fetchone()[0])  # type: ignore[index]
 
 
+def _pick(places: list[int]) -> Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]]:
+    """A function that picks these places of a tuple; itemgetter gives no tuple for fewer than two."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple(values[place] for place in places)
+
+
 LOGS = (
     "CREATE TABLE logs (log INTEGER PRIMARY KEY AUTOINCREMENT, family INTEGER, space INTEGER NOT NULL,"
     " kind TEXT NOT NULL, owner TEXT NOT NULL, branch INTEGER NOT NULL, UNIQUE (space, kind, owner, branch))"
@@ -124,13 +150,15 @@ class LogTable:
         self.kind = kind
         self._space = space
         self._remember = remember
-        self._known: dict[tuple[Scalar, ...], tuple[int, int]] = {}
+        self._known: dict[tuple[Scalar, ...], int] = {}
         names = [f'"{field.name}"' for field in kind.fields]
         columns = ", ".join([*names, "digest", "body"])
-        marks = ", ".join("?" * (len(names) + 4))
+        marks = ", ".join("?" * (len(names) + 2))
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
         self._select = f"SELECT place, {columns} FROM {kind.name}"
-        self._insert = f"INSERT INTO {kind.name} (place, family, {columns}) VALUES ({marks})"
+        self._insert = (
+            f"INSERT INTO {kind.name} (place, family, {columns}) SELECT ?, family, {marks} FROM logs WHERE log = ?"
+        )
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
         self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
         self._in_space = "family IN (SELECT family FROM logs WHERE space = ? AND kind = ?)"
@@ -144,24 +172,24 @@ class LogTable:
         yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (family, {unique})"
 
     def forget(self) -> None:
-        """Drop what was learnt in a transaction that did not happen, or before another process committed."""
+        """Drop what was learnt in a transaction that did not happen."""
         self._known.clear()
 
-    def _find(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> tuple[int, int] | None:
+    def _find(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> int | None:
         known = self._known.get((owner, branch))
         if known is None:
             row = con.execute(
-                "SELECT log, family FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
+                "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
                 (self._space, self.kind.name, owner, branch),
             ).fetchone()
             if row is None:
                 return None
-            known = (int(row[0]), int(row[1]))
+            known = int(row[0])
             if self._remember:
                 self._known[owner, branch] = known
         return known
 
-    def _make(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> tuple[int, int]:
+    def _make(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> int:
         key = (self._space, self.kind.name, owner)
         first = con.execute(
             "SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key
@@ -170,8 +198,8 @@ class LogTable:
         log = con.last_insert_rowid()
         family = log if first is None or first[0] is None else int(first[0])
         con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
-        self._known[owner, branch] = (log, family)
-        return log, family
+        self._known[owner, branch] = log
+        return log
 
     def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
         return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
@@ -180,15 +208,19 @@ class LogTable:
         found = self._find(con, key[0], key[1])
         if found is None:
             return None
-        row = con.execute(f"{self._select} WHERE place = ?", (found[0] << POSITIONS | int(key[2]),)).fetchone()
+        row = con.execute(f"{self._select} WHERE place = ?", (found << POSITIONS | int(key[2]),)).fetchone()
         return None if row is None else self._record(row, key[0], key[1])
 
     def insert(self, con: apsw.Connection, record: Record) -> None:
         owner, branch, position = record.key
-        log, family = self._find(con, owner, branch) or self._make(con, owner, branch)
-        values = (log << POSITIONS | int(position), family, *record.fields, record.digest, record.body)
+        log = self._find(con, owner, branch) or self._make(con, owner, branch)
+        place = log << POSITIONS | position  # type: ignore[operator]
         try:
-            con.execute(self._insert, values)
+            con.execute(self._insert, (place, *record.fields, record.digest, record.body, log))
+            if con.changes() == 0:
+                # Another process has deleted this log since its number was learnt.
+                self.forget()
+                self.insert(con, record)
         except apsw.ConstraintError:
             present = self.get(con, record.key) or self._same_id(con, record)
             if present is None:
@@ -201,6 +233,9 @@ class LogTable:
         where = tuple(_sql.Filter(name, "=", values[name]) for name in self.kind.unique[1:])
         return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
 
+    def _place(self, con: apsw.Connection, key: Key) -> int:
+        return (self._find(con, key[0], key[1]) or 0) << POSITIONS | int(key[2])
+
     def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
         present = self.get(con, record.key)
         if over is not None and (present is None or present.digest != over):
@@ -208,8 +243,7 @@ class LogTable:
         if present is None:
             self.insert(con, record)
             return
-        log, _ = self._find(con, record.key[0], record.key[1]) or (0, 0)
-        place = log << POSITIONS | int(record.key[2])
+        place = self._place(con, record.key)
         try:
             con.execute(self._update, (*record.fields, record.digest, record.body, place))
         except apsw.ConstraintError:
@@ -238,7 +272,7 @@ class LogTable:
         clause = "".join(f" AND {part}" for part in parts)
         order = f" ORDER BY place {'DESC' if query.reverse else 'ASC'}"
         limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
-        start = found[0] << POSITIONS
+        start = found << POSITIONS
         rows = con.execute(f"{self._range}{clause}{order}{limit}", (start | low, start | high, *values))
         return (self._record(row, owner, branch) for row in rows)
 
@@ -291,9 +325,8 @@ class LogTable:
     def delete(self, con: apsw.Connection, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
             for record in list(self.select(con, query)):
-                log, _ = self._find(con, record.key[0], record.key[1]) or (0, 0)
                 con.execute(
-                    f"DELETE FROM {self.kind.name} WHERE place = ?", (log << POSITIONS | int(record.key[2]),)
+                    f"DELETE FROM {self.kind.name} WHERE place = ?", (self._place(con, record.key),)
                 )
             return
         names = ["owner", "branch"][: len(query.prefix)]

@@ -57,8 +57,10 @@ class Table:
 
     def rival(self, record: Record) -> Record | None:
         """The record that holds this key or this record's unique values."""
-        if record.key in self.rows:
-            return self.rows[record.key]
+        return self.rows.get(record.key) or self.holder(record)
+
+    def holder(self, record: Record) -> Record | None:
+        """The record that holds this record's unique values."""
         holder = self.unique.get(self._unique_of(record)) if self.kind.unique else None
         return None if holder is None else self.rows[holder]
 
@@ -176,7 +178,7 @@ class MemoryStore(MemoryReader):
                 present = table.rows.get(record.key)
                 if over is not None and (present is None or present.digest != over):
                     raise Moved(record.kind, record.key, present)
-                rival = table.rival(record)
+                rival = table.holder(record)
                 if rival is not None and rival.key != record.key:
                     raise taken(record, rival)
                 undo.append((table, record.key, table.set(record.key, record)))

@@ -88,7 +88,7 @@ class SqliteStore:
         self._lock = None if read_only else FileLock(_lock_path(path))
         with _translated():
             self._open(namespace)
-        self._group = GroupCommit(self._execute)
+        self._group = GroupCommit(self._commit_alone, self._commit_together)
 
     def _open(self, namespace: str) -> None:
         if self._lock is not None:
@@ -106,7 +106,6 @@ class SqliteStore:
             self._space = schema.look(self._con, namespace)
         self._writer = SqliteReader(self._con, tables(KINDS, self._space, remember=True))
         self._layout = tables(KINDS, self._space, remember=False)
-        self._version: object = None
 
     def _connect(self) -> apsw.Connection:
         if self._read_only:
@@ -117,7 +116,6 @@ class SqliteStore:
         con.execute("PRAGMA journal_mode = WAL")
         con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
-        con.execute("PRAGMA secure_delete = ON")
         return con
 
     # reading
@@ -163,7 +161,8 @@ class SqliteStore:
     # writing
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
-        self._check_writable()
+        if self._read_only or self._closed or os.getpid() != self._pid:
+            self._check_writable()
         return self._group.commit(writes, rebase)
 
     def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
@@ -171,17 +170,50 @@ class SqliteStore:
         self._check_writable()
         return self._group.submit(writes, rebase)
 
-    def _execute(self, batch: list[Request]) -> None:
+    def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
+        assert self._lock is not None
+        if not self._lock.acquire(deadline(self._timeout)):
+            raise expired()
+        try:
+            self._con.execute("BEGIN IMMEDIATE")
+            try:
+                applied = self._alone(writes, rebase)
+                self._con.execute("COMMIT")
+                return applied
+            except BaseException:
+                self._undo()
+                raise
+        except apsw.Error as cause:
+            raise _translate(cause) from cause
+        finally:
+            self._lock.release()
+
+    def _alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
+        if writes is not None:
+            try:
+                return self._apply(writes)
+            except (Moved, AlreadyExists):
+                if rebase is None:
+                    raise
+                self._undo()
+                self._con.execute("BEGIN IMMEDIATE")
+        return () if rebase is None else self._apply(rebase(self._writer))
+
+    def _undo(self) -> None:
+        self._forget()
+        if self._con.in_transaction:
+            self._con.execute("ROLLBACK")
+
+    def _commit_together(self, batch: list[Request]) -> None:
         """One transaction for the whole batch, under the lock that processes queue on."""
         try:
             batch = self._take_lock(batch)
-            if not batch:
-                return
-            try:
-                self._transaction(batch)
-            finally:
+            if batch:
                 assert self._lock is not None
-                self._lock.release()
+                try:
+                    self._transaction(batch)
+                finally:
+                    self._lock.release()
         except BaseException as cause:
             error = _translate(cause) if isinstance(cause, apsw.Error) else cause
             for request in batch:
@@ -201,16 +233,12 @@ class SqliteStore:
         return batch
 
     def _transaction(self, batch: list[Request]) -> None:
-        con = self._con
-        con.execute("BEGIN IMMEDIATE")
+        self._con.execute("BEGIN IMMEDIATE")
         try:
-            self._notice_others()
-            outcomes = [self._member(request, alone=len(batch) == 1) for request in batch]
-            con.execute("COMMIT")
+            outcomes = [self._member(request) for request in batch]
+            self._con.execute("COMMIT")
         except BaseException:
-            self._forget()
-            if con.in_transaction:
-                con.execute("ROLLBACK")
+            self._undo()
             raise
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, HoldfastError):
@@ -218,61 +246,46 @@ class SqliteStore:
             else:
                 request.finish(outcome)
 
-    def _notice_others(self) -> None:
-        # This pragma moves only when another connection, so another process, has committed.
-        (version,) = self._con.execute("PRAGMA data_version").fetchone()  # type: ignore[misc]
-        if version != self._version:
-            self._version = version
-            self._forget()
+    def _member(self, request: Request) -> Sequence[Write] | HoldfastError:
+        """Apply one request of a batch; a refusal undoes it alone."""
+        try:
+            if request.writes is not None:
+                try:
+                    return self._apply_or_undo(request.writes)
+                except (Moved, AlreadyExists):
+                    if request.rebase is None:
+                        raise
+            return () if request.rebase is None else self._apply_or_undo(request.rebase(self._writer))
+        except HoldfastError as refusal:
+            return refusal
 
     def _forget(self) -> None:
         for table in self._writer.layout.values():
             if isinstance(table, LogTable):
                 table.forget()
 
-    def _member(self, request: Request, alone: bool) -> Sequence[Write] | HoldfastError:
-        """Apply one request of the batch; a refusal undoes it alone."""
-        writes, rebase = request.writes, request.rebase
-        try:
-            if writes is not None:
-                try:
-                    return self._apply(writes, savepoint=not alone)
-                except (Moved, AlreadyExists):
-                    if rebase is None:
-                        raise
-                    if alone:
-                        self._begin_again()
-            return () if rebase is None else self._apply(rebase(self._writer), savepoint=not alone)
-        except HoldfastError as refusal:
-            if alone:
-                raise
-            return refusal
+    def _apply_or_undo(self, writes: Sequence[Write]) -> Sequence[Write]:
+        with self._con:  # a savepoint
+            return self._apply(writes)
 
-    def _begin_again(self) -> None:
-        self._con.execute("ROLLBACK")
-        self._forget()
-        self._con.execute("BEGIN IMMEDIATE")
-
-    def _apply(self, writes: Sequence[Write], savepoint: bool) -> Sequence[Write]:
+    def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
         check_limits(writes)
-        if not savepoint:
-            for write in writes:
-                self._write(write)
-            return writes
-        with self._con:
-            for write in writes:
-                self._write(write)
+        con, layout = self._con, self._writer.layout
+        for write in writes:
+            kind = type(write)
+            if kind is Insert:
+                layout[write.record.kind.name].insert(con, write.record)  # type: ignore[union-attr]
+            elif kind is Put:
+                layout[write.record.kind.name].put(con, write.record, write.over)  # type: ignore[union-attr]
+            else:
+                self._rarer(write)
         return writes
 
-    def _write(self, write: Write) -> None:
+    def _rarer(self, write: Write) -> None:
         con, layout = self._con, self._writer.layout
-        if type(write) is Insert:
-            layout[write.record.kind.name].insert(con, write.record)
-        elif type(write) is Put:
-            layout[write.record.kind.name].put(con, write.record, write.over)
-        elif type(write) is Delete:
+        if isinstance(write, Delete):
             layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
-        elif type(write) is Require:
+        elif isinstance(write, Require):
             present = layout[write.kind.name].get(con, write.key)
             if (None if present is None else present.digest) != write.digest:
                 raise Moved(write.kind, write.key, present)
