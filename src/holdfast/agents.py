@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,21 +10,20 @@ from msgspec.structs import replace
 
 from holdfast import codec, cursors
 from holdfast.commits import Plan, get
-from holdfast.contracts import Insert, Put, Query, Reader, Record, RecordStore, Write
-from holdfast.deadlines import within
+from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
 from holdfast.diffs import differences
 from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
 from holdfast.filters import Filter
 from holdfast.history import first_link, next_link
-from holdfast.ids import Stamps, check_id, moment, new_id
+from holdfast.ids import check_id, moment, new_id
 from holdfast.kinds import AGENTS, HEADS, REVISIONS
 from holdfast.model import Agent, Change, Json, Page, Value
-from holdfast.sweeps import Sweeps
+from holdfast.nouns import Ground, Noun
 
 Migration = Callable[[dict[str, Json]], dict[str, Json]]
 
 
-class Present(Value, kw_only=True):
+class Present(Value, frozen=True, kw_only=True):
     """Which revision of an agent is the present one; `uid` tells agents of the same id apart."""
 
     id: str
@@ -35,21 +34,11 @@ class Present(Value, kw_only=True):
     created_at: int
 
 
-class Agents:
+class Agents(Noun):
     """`hf.agents`: save, get, list, and go back to earlier revisions."""
 
-    def __init__(
-        self,
-        store: RecordStore,
-        sweeps: Sweeps,
-        stamps: Stamps,
-        timeout: float,
-        migrations: Mapping[int, Migration],
-    ) -> None:
-        self._store = store
-        self._sweeps = sweeps
-        self._stamps = stamps
-        self._timeout = timeout
+    def __init__(self, ground: Ground, migrations: Mapping[int, Migration]) -> None:
+        super().__init__(ground)
         self._migrations = dict(migrations)
 
     def save(self, agent: Agent, *, timeout: float | None = None) -> Agent:
@@ -109,16 +98,14 @@ class Agents:
             present = None if record is None else _present(record)
             number = 0 if present is None else present.revision
             if expected is not None and expected != number:
-                raise Conflict(
-                    f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat"
-                )
+                raise Conflict(f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat")
             old = None if present is None else self._revision(reader, present, number)
             agent = make(None if old is None or present is None else self._read(old, present))
             writes, kept = self._writes(agent, present, record, old)
             saved[:] = [kept]
             return writes
 
-        with within(self._timeout if timeout is None else timeout):
+        with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
         return saved[-1]
 
@@ -128,9 +115,7 @@ class Agents:
         at = self._stamps.next()
         if present is None:
             uid = new_id()
-            present = Present(
-                id=agent.id, uid=uid, name=agent.name, revision=0, link=first_link(uid), created_at=at
-            )
+            present = Present(id=agent.id, uid=uid, name=agent.name, revision=0, link=first_link(uid), created_at=at)
         number = present.revision + 1
         kept = replace(
             agent,
@@ -150,11 +135,9 @@ class Agents:
         writes.append(Insert(pointer) if record is None else Put(pointer, record.digest))
         return writes, kept
 
-    def get(
-        self, agent_id: str, *, revision: int | None = None, timeout: float | None = None
-    ) -> Agent | None:
+    def get(self, agent_id: str, *, revision: int | None = None, timeout: float | None = None) -> Agent | None:
         """The agent as last saved, or as of a revision; None if it is not there."""
-        with within(self._timeout if timeout is None else timeout):
+        with self._within(timeout):
             record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
             if record is None:
                 return None
@@ -218,7 +201,7 @@ class Agents:
         cursors.check_range(limit, offset)
         after = None if cursor is None else tuple(cursors.read(["agents"], cursor))
         query = Query(kind=AGENTS, after=after, limit=offset + limit + 1)
-        with within(self._timeout if timeout is None else timeout):
+        with self._within(timeout):
             rows = list(self._store.scan(query))[offset:]
             found = [self.get(str(row.key[0])) for row in rows[:limit]]
         more = len(rows) > limit and limit > 0
@@ -229,10 +212,10 @@ class Agents:
 
     def revisions(
         self, agent_id: str, *, limit: int = 100, offset: int = 0, timeout: float | None = None
-    ) -> list[Agent]:
+    ) -> Sequence[Agent]:
         """The agent's revisions, newest first; nothing for an unknown agent."""
         cursors.check_range(limit, offset)
-        with within(self._timeout if timeout is None else timeout):
+        with self._within(timeout):
             record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
             if record is None:
                 return []
@@ -240,9 +223,7 @@ class Agents:
             newest = Query(kind=REVISIONS, prefix=(present.uid,), reverse=True, limit=offset + limit)
             return [self._read(row, present) for row in list(self._store.scan(newest))[offset:]]
 
-    def diff(
-        self, agent_id: str, before: int, after: int, *, timeout: float | None = None
-    ) -> list[Change]:
+    def diff(self, agent_id: str, before: int, after: int, *, timeout: float | None = None) -> Sequence[Change]:
         """What changed from one revision to another, field by field and state key by state key."""
         old = self.get(agent_id, revision=before, timeout=timeout)
         new = self.get(agent_id, revision=after, timeout=timeout)
@@ -257,8 +238,8 @@ class Agents:
 
     def delete(self, agent_id: str, *, timeout: float | None = None) -> None:
         """Remove an agent with its revisions, sessions and checkpoints; fine if there is none."""
-        with within(self._timeout if timeout is None else timeout):
-            self._sweeps.delete_agent(check_id(agent_id, "agent id"))
+        with self._within(timeout):
+            self._ground.sweeps.delete_agent(check_id(agent_id, "agent id"))
 
 
 def _present(record: Record) -> Present:

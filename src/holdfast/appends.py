@@ -100,9 +100,7 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
     return Appended(writes, Seen(moved, record.digest, seen.later), placed)
 
 
-def settle(
-    reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None, activate: bool, at: int
-) -> Appended:
+def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None, activate: bool, at: int) -> Appended:
     """Place messages as the store now is: found ones stay, new ones go behind their parent."""
     pointer = seen.pointer
     if pointer.detached_by is not None:
@@ -163,9 +161,7 @@ def _at_parent(reader: Reader, pointer: Pointer, parent: str) -> Pointer:
         return replace(pointer, branch=ROOT_BRANCH, seq=0, link=link, message_id=None)
     record = find_reached(reader, pointer, parent)
     _, branch, seq = record.key
-    return replace(
-        pointer, branch=int(branch), seq=int(seq), link=message_link(record), message_id=parent
-    )
+    return replace(pointer, branch=int(branch), seq=int(seq), link=message_link(record), message_id=parent)
 
 
 def _leave_head(appended: Appended, pointer: Pointer, seen: Seen) -> Appended:

@@ -11,18 +11,19 @@ from holdfast.agents import Agents, Migration
 from holdfast.backends.memory import MemoryStore
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import Inspection, Query, RecordStore
-from holdfast.deadlines import DEFAULT_TIMEOUT_S, within
+from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.filters import Filter
 from holdfast.ids import Clock, Stamps, check_id
-from holdfast.integrity import Report, verify
+from holdfast.integrity import Report, Verifier
 from holdfast.kinds import AGENTS, HEADS, MESSAGES
 from holdfast.model import StorageStats
+from holdfast.nouns import Ground, Noun, check_timeout
 from holdfast.sessions import Sessions
 from holdfast.sweeps import Sweeps
 
 
-class Holdfast:
+class Holdfast(Noun):
     """An open store: `hf.agents`, `hf.sessions`, and what concerns the store as a whole."""
 
     def __init__(
@@ -33,16 +34,15 @@ class Holdfast:
         clock: Clock | None = None,
         migrations: Mapping[int, Migration] | None = None,
     ) -> None:
-        self._store = store
-        self._timeout = timeout
         stamps = Stamps(clock)
-        self._sweeps = Sweeps(store, stamps)
-        self.sessions = Sessions(store, self._sweeps, stamps, timeout)
-        self.agents = Agents(store, self._sweeps, stamps, timeout, migrations or {})
+        ground = Ground(store, stamps, Sweeps(store, stamps), check_timeout(timeout), {})
+        super().__init__(ground)
+        self.sessions = Sessions(ground)
+        self.agents = Agents(ground, migrations or {})
 
     def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""
-        with within(self._limit(timeout)):
+        with self._within(timeout):
             attached = (Filter("detached_by", "=", None),)
             return StorageStats(
                 agents=self._store.count(Query(kind=AGENTS)),
@@ -54,23 +54,24 @@ class Holdfast:
 
     def verify(self, *, timeout: float | None = None) -> Report:
         """Check every record and chain of this namespace; damage is named, not raised."""
-        return verify(self._store, self._limit(timeout))
+        with self._within(timeout):
+            return Verifier(self._store).run()
 
     def gc(self, *, timeout: float | None = None) -> int:
         """Finish interrupted deletions; returns how many."""
-        with within(self._limit(timeout)):
-            return self._sweeps.resume()
+        with self._within(timeout):
+            return self._ground.sweeps.resume()
 
     def health(self, *, timeout: float | None = None) -> Inspection:
         """Prove that the store answers, and say what it is."""
-        with within(self._limit(timeout)):
+        with self._within(timeout):
             return self._store.inspect()
 
     def backup(self, path: str, *, timeout: float | None = None) -> None:
         """Copy the whole store into a new file while others go on writing; Unsupported where it has no file."""
         if not isinstance(self._store, SqliteStore):
             raise Unsupported("this backend has no file to back up; copy it with holdfast.copy")
-        with within(self._limit(timeout)):
+        with self._within(timeout):
             self._store.backup(path)
 
     def close(self) -> None:
@@ -84,9 +85,6 @@ class Holdfast:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _limit(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
 
 
 def open(

@@ -118,7 +118,14 @@ def encode_message(message: Message) -> tuple[bytes, Message]:
         return body, _decode_message(body)
     except InvalidInput:
         raise
-    except (TypeError, AttributeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
+    except (
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        msgspec.MsgspecError,
+    ) as cause:
         raise InvalidInput(f"message {message.id!r} cannot be stored: {cause}") from cause
 
 

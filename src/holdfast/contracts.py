@@ -217,15 +217,13 @@ class VectorIndex(Protocol):
         ...
 
 
-_BODIED = (Insert, Put)
-
-
 def check_limits(writes: Sequence[Write]) -> None:
     """InvalidInput for a commit larger than any backend promises to take."""
     if len(writes) > MAX_WRITES:
         raise InvalidInput(f"{len(writes)} records in one commit; the limit is {MAX_WRITES}")
-    size = sum([len(write.record.body) for write in writes if type(write) in _BODIED])  # type: ignore[union-attr]
+    size = 0
+    for write in writes:
+        if type(write) is Insert or type(write) is Put:
+            size += len(write.record.body)
     if size > MAX_BYTES:
-        raise InvalidInput(
-            f"{size} bytes in one commit; the limit is {MAX_BYTES}. Store large parts as artifacts"
-        )
+        raise InvalidInput(f"{size} bytes in one commit; the limit is {MAX_BYTES}. Store large parts as artifacts")

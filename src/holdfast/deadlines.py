@@ -13,7 +13,7 @@ from types import TracebackType
 _limit: ContextVar[float | None] = ContextVar("holdfast_deadline", default=None)
 
 
-class within:  # noqa: N801 — reads as a word: `with within(2.0):`
+class within:
     """Bound the calls made inside to so many seconds."""
 
     __slots__ = ("_seconds", "_token")

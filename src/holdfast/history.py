@@ -29,7 +29,7 @@ ROOT_BRANCH = 1
 _sha256 = hashlib.sha256
 
 
-class Pointer(Value, kw_only=True):
+class Pointer(Value, frozen=True, kw_only=True):
     """Where a session stands. The one record an append rewrites, so it is small.
 
     `open` says that the next append continues this branch: it ends here and is this session's own. `n` is
@@ -63,7 +63,7 @@ class Seen(Struct, frozen=True, gc=False):
     later: dict[str, Any]
 
 
-class Branch(Value, kw_only=True):
+class Branch(Value, frozen=True, kw_only=True):
     """A branch: it leaves `parent` behind position `fork_seq`; `session_id` opened it."""
 
     history: str
@@ -75,7 +75,7 @@ class Branch(Value, kw_only=True):
     fork_id: str | None = None
 
 
-class Segment(Value, kw_only=True):
+class Segment(Value, frozen=True, kw_only=True):
     """A run of one branch on a path; `before_id` is the message in front of it."""
 
     branch: int
@@ -186,13 +186,14 @@ def reach(session_id: str, start: tuple[int, int], branches: dict[int, Branch]) 
     starts: list[tuple[int, int | None]] = [
         (branch.branch, None) for branch in branches.values() if branch.session_id == session_id
     ]
-    for branch, seq in [*starts, start]:
-        at: int | None = branch
-        end = seq
-        while at is not None and at in branches:
+    for at, end in [*starts, start]:
+        while at in branches:
             known = reached.get(at, 0)
             reached[at] = None if end is None or known is None else max(known, end)
-            at, end = branches[at].parent, branches[at].fork_seq
+            here = branches[at]
+            if here.parent is None:
+                break
+            at, end = here.parent, here.fork_seq
     return reached
 
 
@@ -269,16 +270,12 @@ def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Ite
 
 
 def _usages(reader: Reader, history: str, segment: Segment) -> dict[int, Usage]:
-    rows = reader.scan(
-        Query(kind=USAGES, prefix=(history, segment.branch), low=segment.low, high=segment.high)
-    )
+    rows = reader.scan(Query(kind=USAGES, prefix=(history, segment.branch), low=segment.low, high=segment.high))
     return {int(row.key[2]): codec.decode(row.body, Usage, "usage") for row in rows}
 
 
 def _pruned(reader: Reader, history: str, segment: Segment) -> set[int]:
-    rows = reader.scan(
-        Query(kind=PRUNED, prefix=(history, segment.branch), low=segment.low, high=segment.high)
-    )
+    rows = reader.scan(Query(kind=PRUNED, prefix=(history, segment.branch), low=segment.low, high=segment.high))
     return {int(row.key[2]) for row in rows}
 
 
@@ -297,3 +294,14 @@ def last_of(runs: list[Segment], count: int) -> list[Segment]:
 def cut(run: Segment, low: int, high: int) -> Segment:
     """A piece of a segment; what stands before it is then only known by reading."""
     return replace(run, low=low, high=high, before_id=run.before_id if low == run.low else None)
+
+
+def between(runs: list[Segment], start: int | None, stop: int | None) -> list[Segment]:
+    """The part of a path from position start to position stop."""
+    kept = []
+    for run in runs:
+        low = run.low if start is None else max(run.low, start)
+        high = run.high if stop is None else min(run.high, stop)
+        if low <= high:
+            kept.append(cut(run, low, high))
+    return kept

@@ -12,7 +12,6 @@ from typing import Any
 from holdfast import codec, history
 from holdfast.commits import get
 from holdfast.contracts import Query, Reader, Record, RecordStore
-from holdfast.deadlines import within
 from holdfast.errors import HoldfastError
 from holdfast.filters import Scalar
 from holdfast.kinds import AGENTS, BRANCHES, HEADS, KINDS, MESSAGES, REVISIONS, SESSIONS, Kind
@@ -22,7 +21,7 @@ _REVISION_LINK = 0
 _MESSAGE_LINK = 2
 
 
-class Problem(Value, kw_only=True):
+class Problem(Value, frozen=True, kw_only=True):
     """A record that is not what it was."""
 
     kind: str
@@ -30,7 +29,7 @@ class Problem(Value, kw_only=True):
     what: str
 
 
-class Report(Value, kw_only=True):
+class Report(Value, frozen=True, kw_only=True):
     """What a verification found: how many records it read, which are redacted, and what is damaged."""
 
     checked: int
@@ -198,10 +197,3 @@ def position_of(reader: Reader, name: str, branch: int, seq: int) -> tuple[bytes
     if record is None:
         raise HoldfastError(f"message {seq} of branch {branch} in history {name} is missing")
     return history.message_link(record), str(record.fields[0])
-
-
-def verify(store: RecordStore, timeout: float) -> Report:
-    """Check the whole namespace."""
-    with within(timeout):
-        return Verifier(store).run()
-

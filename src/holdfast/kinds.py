@@ -50,9 +50,7 @@ def _int(*names: str) -> tuple[Field, ...]:
 
 
 AGENTS = Kind("agents", key=_text("id"), fields=_text("name"), narrow=True)
-REVISIONS = Kind(
-    "revisions", key=(*_text("agent"), *_int("revision")), fields=(Field("link", "bytes"),)
-)
+REVISIONS = Kind("revisions", key=(*_text("agent"), *_int("revision")), fields=(Field("link", "bytes"),))
 SESSIONS = Kind(
     "sessions",
     key=_text("id"),
@@ -62,7 +60,10 @@ SESSIONS = Kind(
 HEADS = Kind(
     "heads",
     key=_text("session_id"),
-    fields=(*_text("agent_id", "user_id", "status", "detached_by"), *_int("archived", "created_at", "updated_at")),
+    fields=(
+        *_text("agent_id", "user_id", "status", "detached_by"),
+        *_int("archived", "created_at", "updated_at"),
+    ),
     indexes=(("agent_id",), ("user_id",)),
     narrow=True,
 )

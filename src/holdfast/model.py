@@ -28,19 +28,19 @@ class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A record or a piece of one."""
 
 
-class Text(Value, kw_only=True, tag_field="type", tag="text"):
+class Text(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """Plain text."""
 
     text: str
 
 
-class JsonPart(Value, kw_only=True, tag_field="type", tag="json"):
+class JsonPart(Value, frozen=True, kw_only=True, tag_field="type", tag="json"):
     """Any JSON value."""
 
     value: Json
 
 
-class Media(Value, kw_only=True):
+class Media(Value, frozen=True, kw_only=True):
     """Content by URL, inline, or kept as an artifact; Holdfast never fetches the URL."""
 
     url: str | None = None
@@ -51,23 +51,23 @@ class Media(Value, kw_only=True):
     detail: str | None = None
 
 
-class Image(Media, kw_only=True, tag_field="type", tag="image"):
+class Image(Media, frozen=True, kw_only=True, tag_field="type", tag="image"):
     """An image."""
 
 
-class Audio(Media, kw_only=True, tag_field="type", tag="audio"):
+class Audio(Media, frozen=True, kw_only=True, tag_field="type", tag="audio"):
     """A sound."""
 
 
-class Video(Media, kw_only=True, tag_field="type", tag="video"):
+class Video(Media, frozen=True, kw_only=True, tag_field="type", tag="video"):
     """A film."""
 
 
-class File(Media, kw_only=True, tag_field="type", tag="file"):
+class File(Media, frozen=True, kw_only=True, tag_field="type", tag="file"):
     """Any other file."""
 
 
-class Code(Value, kw_only=True, tag_field="type", tag="code"):
+class Code(Value, frozen=True, kw_only=True, tag_field="type", tag="code"):
     """Source code."""
 
     code: str
@@ -75,7 +75,7 @@ class Code(Value, kw_only=True, tag_field="type", tag="code"):
     name: str | None = None
 
 
-class ArtifactRef(Value, kw_only=True, tag_field="type", tag="artifact"):
+class ArtifactRef(Value, frozen=True, kw_only=True, tag_field="type", tag="artifact"):
     """A reference to an artifact."""
 
     artifact_id: str
@@ -86,7 +86,7 @@ class ArtifactRef(Value, kw_only=True, tag_field="type", tag="artifact"):
 Part: TypeAlias = Text | JsonPart | Image | Audio | Video | File | Code | ArtifactRef
 
 
-class Attachment(Value, kw_only=True):
+class Attachment(Value, frozen=True, kw_only=True):
     """A thing sent along with a message: text in `content`, bytes in `data`, or kept elsewhere."""
 
     type: Literal["image", "audio", "video", "file", "code"]
@@ -100,7 +100,7 @@ class Attachment(Value, kw_only=True):
     size: int | None = None
 
 
-class ToolCall(Value, kw_only=True):
+class ToolCall(Value, frozen=True, kw_only=True):
     """A call the model asked for; `arguments` is the raw string where the model wrote invalid JSON."""
 
     id: str
@@ -116,7 +116,7 @@ class ToolCall(Value, kw_only=True):
             return cls(id=id, name=name, arguments=arguments)
 
 
-class Usage(Value, kw_only=True):
+class Usage(Value, frozen=True, kw_only=True):
     """What one model call used."""
 
     id: str = field(default_factory=new_id)
@@ -131,21 +131,21 @@ class Usage(Value, kw_only=True):
     created_at: Moment = field(default_factory=now)
 
 
-class Compaction(Value, kw_only=True):
+class Compaction(Value, frozen=True, kw_only=True):
     """What a compaction marker says: where the kept tail begins, and which compaction came before."""
 
     tail_start_id: str
     previous_id: str | None = None
 
 
-class Redaction(Value, kw_only=True):
+class Redaction(Value, frozen=True, kw_only=True):
     """Why and when a message's content was destroyed."""
 
     reason: str
     at: Moment
 
 
-class Message(Value, kw_only=True):
+class Message(Value, frozen=True, kw_only=True):
     """Something said. Its id and time are fixed when it is built, so appending it again is safe.
 
     The last group is filled in by the store: where the message stands is not part of what was said.
@@ -210,7 +210,7 @@ def parts(*content: str | Part) -> list[Part]:
     return [Text(text=part) if isinstance(part, str) else part for part in content]
 
 
-class Agent(Value, kw_only=True):
+class Agent(Value, frozen=True, kw_only=True):
     """What an agent is. Each save makes a revision, and all of them are kept."""
 
     id: str
@@ -228,7 +228,7 @@ class Agent(Value, kw_only=True):
     active_sessions: int = 0
 
 
-class Head(Value, kw_only=True):
+class Head(Value, frozen=True, kw_only=True):
     """Where a session stands: the newest message of its active branch, None while it is empty."""
 
     branch: int
@@ -236,7 +236,7 @@ class Head(Value, kw_only=True):
     message_id: str | None = None
 
 
-class Session(Value, kw_only=True):
+class Session(Value, frozen=True, kw_only=True):
     """A conversation: a named pointer into a history."""
 
     id: str
@@ -256,7 +256,7 @@ class Session(Value, kw_only=True):
     head: Head
 
 
-class BranchView(Value, kw_only=True):
+class BranchView(Value, frozen=True, kw_only=True):
     """One branch in a tree: it leaves `parent` after position `fork_seq` and reaches to `seq`."""
 
     id: int
@@ -267,7 +267,7 @@ class BranchView(Value, kw_only=True):
     active: bool
 
 
-class Tree(Value, kw_only=True):
+class Tree(Value, frozen=True, kw_only=True):
     """The branches a session reaches, oldest first, and the messages after which it has parted."""
 
     session_id: str
@@ -276,7 +276,7 @@ class Tree(Value, kw_only=True):
     branch_points: list[str | None]
 
 
-class Change(Value, kw_only=True):
+class Change(Value, frozen=True, kw_only=True):
     """One thing that differs between two values; `path` begins with the field's name."""
 
     path: tuple[str, ...]
@@ -285,7 +285,7 @@ class Change(Value, kw_only=True):
     after: Json = None
 
 
-class StorageStats(Value, kw_only=True):
+class StorageStats(Value, frozen=True, kw_only=True):
     """How much a namespace holds; `bytes` are the stored bodies and blobs."""
 
     agents: int

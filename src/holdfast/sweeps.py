@@ -15,7 +15,18 @@ from holdfast.contracts import Delete, Insert, Key, Put, Query, Reader, Record, 
 from holdfast.filters import Filter
 from holdfast.history import Branch, Segment
 from holdfast.ids import Stamps
-from holdfast.kinds import AGENTS, BRANCHES, HEADS, MESSAGES, PRUNED, REVISIONS, SESSIONS, SWEEPS, USAGES, Kind
+from holdfast.kinds import (
+    AGENTS,
+    BRANCHES,
+    HEADS,
+    MESSAGES,
+    PRUNED,
+    REVISIONS,
+    SESSIONS,
+    SWEEPS,
+    USAGES,
+    Kind,
+)
 from holdfast.model import Value
 
 BATCH = 200
@@ -23,7 +34,7 @@ GRACE_US = 24 * 3600 * 1_000_000
 _BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED)
 
 
-class Sweep(Value, kw_only=True):
+class Sweep(Value, frozen=True, kw_only=True):
     """Something that is gone for readers and whose rows are still to go."""
 
     kind: Literal["session", "agent", "staged"]
@@ -137,9 +148,9 @@ class Sweeps:
         kept: dict[int, int | None] = {}
         for session in sharers:
             reached = history.reach(str(session.key[0]), history.start_of(session), branches)
-            for branch, end in reached.items():
-                known = kept.get(branch, 0)
-                kept[branch] = None if end is None or known is None else max(known, end)
+            for number, end in reached.items():
+                known = kept.get(number, 0)
+                kept[number] = None if end is None or known is None else max(known, end)
         for branch in branches.values():
             if branch.branch not in kept:
                 self._wipe_branch(branch)
@@ -168,9 +179,8 @@ class Sweeps:
     def staged_copy(self, new: str, source: str, runs: Iterable[Segment]) -> bytes:
         """Copy a path into a history that no session has yet; returns its last link."""
         self._store.commit([Put(_record(self._sweep("staged", new)))])
-        link, seq, batch = history.first_link(new), 0, list[Write]()
-        for record in _rows(self._store, source, runs):
-            seq += 1
+        link, batch = history.first_link(new), list[Write]()
+        for seq, record in enumerate(_rows(self._store, source, runs), 1):
             digest = codec.redacted_digest(record.body) or record.digest
             link = history.next_link(link, digest, seq)
             key = (new, history.ROOT_BRANCH, seq)
@@ -204,9 +214,7 @@ def _history_of(session: Record) -> str:
 
 def _rows(reader: Reader, source: str, runs: Iterable[Segment]) -> Iterator[Record]:
     for run in runs:
-        yield from reader.scan(
-            Query(kind=MESSAGES, prefix=(source, run.branch), low=run.low, high=run.high)
-        )
+        yield from reader.scan(Query(kind=MESSAGES, prefix=(source, run.branch), low=run.low, high=run.high))
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Key]]:

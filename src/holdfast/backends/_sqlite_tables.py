@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.contracts import Key, Moved, Query, Record, taken
-from holdfast.filters import Scalar
+from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Kind
 
 POSITIONS = 32
@@ -76,9 +76,7 @@ class PlainTable:
 
     def insert(self, con: apsw.Connection, record: Record) -> None:
         try:
-            con.execute(
-                self._insert, (self._space, *record.key, *record.fields, record.digest, record.body)
-            )
+            con.execute(self._insert, (self._space, *record.key, *record.fields, record.digest, record.body))
         except apsw.ConstraintError:
             present = self.get(con, record.key)
             if present is None:
@@ -191,9 +189,7 @@ class LogTable:
 
     def _make(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> int:
         key = (self._space, self.kind.name, owner)
-        first = con.execute(
-            "SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key
-        ).fetchone()
+        first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchone()
         con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
         log = con.last_insert_rowid()
         family = log if first is None or first[0] is None else int(first[0])
@@ -230,7 +226,7 @@ class LogTable:
 
     def _same_id(self, con: apsw.Connection, record: Record) -> Record | None:
         values = record.values()
-        where = tuple(_sql.Filter(name, "=", values[name]) for name in self.kind.unique[1:])
+        where = tuple(Filter(name, "=", values[name]) for name in self.kind.unique[1:])
         return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
 
     def _place(self, con: apsw.Connection, key: Key) -> int:
@@ -286,7 +282,7 @@ class LogTable:
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
         rows = con.execute(f"{self._select} WHERE {clause}", (family, *values)).fetchall()
-        found = [self._record(row, owner, logs[row[0] >> POSITIONS][1]) for row in rows]
+        found = [self._record(row, owner, logs[_whole(row[0]) >> POSITIONS][1]) for row in rows]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
         for record in found[: query.limit]:
             if query.after is None or (record.key < query.after) is query.reverse:
@@ -297,7 +293,7 @@ class LogTable:
             "SELECT log, family, branch FROM logs WHERE space = ? AND kind = ? AND owner = ? ORDER BY branch",
             (self._space, self.kind.name, owner),
         )
-        return [(int(log), int(family), int(branch)) for log, family, branch in found]  # type: ignore[call-overload]
+        return [(_whole(log), _whole(family), _whole(branch)) for log, family, branch in found]
 
     def _select_logs(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
         """Rows of several logs, one log after another."""
@@ -325,15 +321,13 @@ class LogTable:
     def delete(self, con: apsw.Connection, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
             for record in list(self.select(con, query)):
-                con.execute(
-                    f"DELETE FROM {self.kind.name} WHERE place = ?", (self._place(con, record.key),)
-                )
+                con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (self._place(con, record.key),))
             return
         names = ["owner", "branch"][: len(query.prefix)]
         clause = " AND ".join(["space = ?", "kind = ?", *(f"{name} = ?" for name in names)])
         chosen = (self._space, self.kind.name, *query.prefix)
         for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
-            start = int(log) << POSITIONS
+            start = _whole(log) << POSITIONS
             con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
         con.execute(f"DELETE FROM logs WHERE {clause}", chosen)
         self._known.clear()
@@ -354,6 +348,11 @@ class LogTable:
         return int(found.fetchone()[0])  # type: ignore[index]
 
 
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
 def _bounds(query: Query) -> tuple[int, int]:
     low, high = query.low or 0, LAST if query.high is None else query.high
     if query.after is not None:
@@ -367,6 +366,4 @@ Table = PlainTable | LogTable
 
 def tables(kinds: Iterable[Kind], space: int, remember: bool) -> dict[str, Table]:
     """The layout of each kind; only a connection that sees every change coming may remember log numbers."""
-    return {
-        kind.name: LogTable(kind, space, remember) if kind.log else PlainTable(kind, space) for kind in kinds
-    }
+    return {kind.name: LogTable(kind, space, remember) if kind.log else PlainTable(kind, space) for kind in kinds}

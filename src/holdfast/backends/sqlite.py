@@ -37,7 +37,15 @@ from holdfast.contracts import (
     check_limits,
 )
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
-from holdfast.errors import AlreadyExists, BackendError, Busy, ConnectionFailed, HoldfastError, NotFound, Unsupported
+from holdfast.errors import (
+    AlreadyExists,
+    BackendError,
+    Busy,
+    ConnectionFailed,
+    HoldfastError,
+    NotFound,
+    Unsupported,
+)
 from holdfast.kinds import KINDS, Kind
 
 Durability = Literal["full", "normal"]
@@ -266,7 +274,8 @@ class SqliteStore:
 
     def _apply_or_undo(self, writes: Sequence[Write]) -> Sequence[Write]:
         with self._con:  # a savepoint
-            return self._apply(writes)
+            self._apply(writes)
+        return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
         check_limits(writes)

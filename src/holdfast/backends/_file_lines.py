@@ -1,0 +1,174 @@
+"""A record as one line of JSON, and back, also from a line that is damaged.
+
+    {"key":["h1",1,5],"fields":{…},"digest":"…","body":{…},"sum":"01234567"}
+
+The body stands there as the very bytes that were hashed, and is cut out again by its place, never
+re-encoded; one that is no JSON text stands as "base64". `sum` is the CRC-32 of all before it, so that
+damage anywhere in the line is found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from zlib import crc32
+
+import msgspec
+
+from holdfast.contracts import Key, Record
+from holdfast.filters import Scalar
+from holdfast.kinds import Field, Kind
+
+_BODY = b',"body":'
+_BASE64 = b',"base64":"'
+_SUM = b',"sum":"%08x"}'
+_TAIL = len(_SUM % 0)
+_START = re.compile(rb'\{"key":\[')
+_DIGEST = re.compile(rb'"digest":"([0-9a-f]{64})"')
+_KEY = re.compile(rb'\{"key":(\[[^\]]*\])')
+_NO_DIGEST = bytes(32)
+
+
+class _Header(msgspec.Struct):
+    key: list[str | int]
+    digest: str
+    fields: dict[str, str | int | None] = {}
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def write_line(record: Record) -> bytes:
+    """The line that stores a record, with its line end."""
+    names = (field.name for field in record.kind.fields)
+    values = (value.hex() if isinstance(value, bytes) else value for value in record.fields)
+    header = {"key": record.key, "fields": dict(zip(names, values, strict=True)), "digest": record.digest.hex()}
+    if _embeds(record.body):
+        content = b"".join((_encode(header)[:-1], _BODY, record.body))
+    else:
+        content = b"".join((_encode(header)[:-1], _BASE64, base64.b64encode(record.body), b'"'))
+    return content + _SUM % crc32(content) + b"\n"
+
+
+def _embeds(body: bytes) -> bool:
+    """Whether a body can stand in the line as it is: JSON text without line ends."""
+    try:
+        _decode_raw(body)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return b"\n" not in body and b"\r" not in body
+
+
+def is_sound(line: bytes) -> bool:
+    """Whether a line, without its line end, is what was written."""
+    return line[-_TAIL:] == _SUM % crc32(line[:-_TAIL])
+
+
+def read_line(kind: Kind, line: bytes) -> Record | None:
+    """The record in a sound line; None if the line is damaged, or is not of this kind."""
+    if not is_sound(line):
+        return None
+    content = line[:-_TAIL]
+    at = content.find(_BODY)
+    try:
+        if at >= 0:
+            body = content[at + len(_BODY) :]
+        else:
+            at = content.index(_BASE64)
+            body = base64.b64decode(content[at + len(_BASE64) : -1], validate=True)
+        header = _decode_header(content[:at] + b"}")
+        fields = tuple(_scalar(field, header.fields.get(field.name)) for field in kind.fields)
+        digest = bytes.fromhex(header.digest)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return Record(kind, tuple(header.key), body, digest, fields) if _fits(kind, header.key) else None
+
+
+def _scalar(field: Field, value: str | int | None) -> Scalar:
+    return bytes.fromhex(value) if field.type == "bytes" and isinstance(value, str) else value
+
+
+def _fits(kind: Kind, key: list[str | int]) -> bool:
+    return len(key) == len(kind.key) and all(
+        isinstance(part, str if column.type == "text" else int) for column, part in zip(kind.key, key, strict=True)
+    )
+
+
+def key_in(line: bytes) -> list[str | int] | None:
+    """The key a line names, sound or not; None if that cannot be read."""
+    found = _KEY.match(line)
+    try:
+        return None if found is None else msgspec.json.decode(found[1], type=list[str | int])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def size_in(line: bytes) -> int:
+    """The length of the body in a line."""
+    at = line.find(_BODY)
+    if at >= 0:
+        return max(0, len(line) - _TAIL - at - len(_BODY))
+    at = line.find(_BASE64)
+    return 0 if at < 0 else max(0, len(line) - _TAIL - at - len(_BASE64) - 1) * 3 // 4
+
+
+def salvage(kind: Kind, key: Key, line: bytes) -> Record:
+    """What is left of the record under this key; where body or digest is hurt, the two do not match."""
+    found = _DIGEST.search(line)
+    digest = _NO_DIGEST if found is None else bytes.fromhex(found[1].decode())
+    at = line.find(_BODY)
+    body = line if at < 0 else line[at + len(_BODY) : -_TAIL]
+    nothing: tuple[Scalar, ...] = (None,) * len(kind.fields)
+    try:
+        named = _decode_header(line[: max(at, 0)] + b"}").fields
+        fields = tuple(_checked(field, named.get(field.name)) for field in kind.fields)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        fields = nothing
+    if at < 0:
+        body = _from_base64(line) or line
+    return Record(kind, key, body, digest, fields)
+
+
+def _checked(field: Field, value: str | int | None) -> Scalar:
+    """The value if it can be one of this field's."""
+    if value is None or isinstance(value, str) != (field.type != "int"):
+        return None
+    try:
+        return _scalar(field, value)
+    except ValueError:
+        return None
+
+
+def _from_base64(line: bytes) -> bytes | None:
+    at = line.find(_BASE64)
+    try:
+        return None if at < 0 else base64.b64decode(line[at + len(_BASE64) : -_TAIL - 1], validate=True)
+    except binascii.Error:
+        return None
+
+
+def lines_in(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Every line with its offset, without its line end; a lost line end between two lines is made up for."""
+    offset = 0
+    for raw in content.split(b"\n"):
+        if raw and not raw.isspace():
+            if is_sound(raw):
+                yield offset, raw
+            else:
+                yield from _pieces(offset, raw)
+        offset += len(raw) + 1
+
+
+def _pieces(offset: int, raw: bytes) -> Iterator[tuple[int, bytes]]:
+    """A damaged line, or the lines in it if only what parts them is damaged."""
+    cuts = [found.start() for found in _START.finditer(raw) if found.start() == 0 or is_sound(raw[found.start() :])]
+    starts = cuts if cuts and cuts[0] == 0 else [0, *cuts]
+    for start, stop in zip(starts, [*starts[1:], len(raw)], strict=True):
+        piece = raw[start:stop]
+        yield offset + start, piece[:-1] if is_sound(piece[:-1]) else piece

@@ -1,0 +1,178 @@
+"""Where a session parts: its tree, switching between branches, forking into a session of its own."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast import history
+from holdfast.commits import Plan, get
+from holdfast.contracts import Insert, Put, Reader, Require, Write
+from holdfast.errors import AlreadyExists, NotFound
+from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
+from holdfast.ids import check_id, new_id
+from holdfast.kinds import HEADS, MESSAGES, SESSIONS
+from holdfast.model import BranchView, Session, Tree
+from holdfast.session_records import Stored, check_readable, head_view, read_stored, stored_record, view
+from holdfast.transcripts import Transcripts
+
+
+class Branching(Transcripts):
+    """The branches and forks of sessions."""
+
+    def tree(self, session_id: str, *, timeout: float | None = None) -> Tree:
+        """The branches a session reaches and where they part; NotFound if there is no such session."""
+        with self._within(timeout):
+            pointer = history.must_see(self._store, check_id(session_id, "session id")).pointer
+            session = get(self._store, SESSIONS, session_id)
+            branches = history.branches_of(self._store, pointer.history)
+            reached = {} if session is None else history.reach_of(self._store, session, pointer.history)
+            views = [
+                BranchView(
+                    id=number,
+                    parent=branches[number].parent,
+                    fork_seq=branches[number].fork_seq,
+                    fork_message_id=branches[number].fork_id,
+                    seq=history.end_of(self._store, branches[number]) if end is None else end,
+                    active=number == pointer.branch,
+                )
+                for number, end in sorted(reached.items())
+            ]
+        return Tree(
+            session_id=session_id,
+            head=head_view(pointer),
+            branches=views,
+            branch_points=_branch_points(views),
+        )
+
+    def _get(self, reader: Reader, session_id: str) -> Session | None:
+        seen = history.look_up(reader, session_id)
+        record = get(reader, SESSIONS, session_id) if seen is not None else None
+        return None if seen is None or record is None else view(read_stored(record), seen.pointer)
+
+    def switch(self, session_id: str, branch: int, *, timeout: float | None = None) -> Session:
+        """Make another branch the active one; the head moves to its end."""
+        check_id(session_id, "session id")
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.must_see(reader, session_id)
+            end = self._end(reader, seen.pointer, branch)
+            pointer = self._point(reader, seen.pointer, branch, end)
+            return [Put(history.pointer_record(pointer, seen.later), seen.digest)]
+
+        with self._within(timeout):
+            Plan(None, place, lambda: None).carry_out(self._store)
+            self._ground.heads.pop(session_id, None)
+            session = self._get(self._store, session_id)
+            if session is None:
+                raise NotFound(f"session {session_id!r} was deleted meanwhile")
+            return session
+
+    def _point(self, reader: Reader, pointer: Pointer, branch: int, seq: int) -> Pointer:
+        """The same session pointing at another position."""
+        here = history.branch_at(reader, pointer.history, branch)
+        own = here.session_id == pointer.session_id and seq == history.end_of(reader, here)
+        at = self._stamps.next(after=pointer.updated_at)
+        moved = replace(pointer, branch=branch, seq=seq, open=own, updated_at=at)
+        if seq == here.fork_seq:
+            return replace(moved, link=here.fork_link, message_id=here.fork_id)
+        record = get(reader, MESSAGES, pointer.history, branch, seq)
+        if record is None:
+            raise NotFound(f"session {pointer.session_id!r} has no message {seq} on branch {branch}")
+        return replace(moved, link=history.message_link(record), message_id=str(record.fields[0]))
+
+    def fork(
+        self,
+        session_id: str,
+        *,
+        at: str | None = None,
+        id: str | None = None,
+        title: str | None = None,
+        copy: bool = False,
+        timeout: float | None = None,
+    ) -> Session:
+        """A new session that begins with this one's messages up to `at` (the head by default).
+
+        It shares their storage; `copy=True` gives it its own.
+        """
+        check_id(session_id, "session id")
+        new = new_id() if id is None else check_id(id, "session id")
+        with self._within(timeout):
+            self._ground.sweeps.finish_session(new)
+            if copy:
+                return self._fork_copy(session_id, at, new, title)
+            forked: list[tuple[Stored, Seen]] = []
+
+            def place(reader: Reader) -> list[Write]:
+                stored, pointer, required = self._fork_point(reader, session_id, at, new, title)
+                head = history.pointer_record(pointer, {})
+                forked[:] = [(stored, Seen(pointer, head.digest, {}))]
+                return [*required, Insert(stored_record(stored)), Insert(head)]
+
+            Plan(None, place, lambda: None).carry_out(self._store)
+            stored, seen = forked[-1]
+            self._ground.remember(seen)
+            return view(stored, seen.pointer)
+
+    def _fork_point(
+        self, reader: Reader, session_id: str, at: str | None, new: str, title: str | None
+    ) -> tuple[Stored, Pointer, list[Write]]:
+        seen = history.must_see(reader, session_id)
+        record = get(reader, SESSIONS, session_id)
+        assert record is not None
+        if get(reader, HEADS, new) is not None:
+            raise AlreadyExists(f"session {new!r} exists; choose another id")
+        pointer = seen.pointer
+        if at is not None:
+            key = history.find_reached(reader, pointer, check_id(at, "message id")).key
+            pointer = self._point(reader, pointer, int(key[1]), int(key[2]))
+        stamp = self._stamps.next()
+        source = read_stored(record)
+        named = title if title is not None else source.title
+        origin = (pointer.branch, pointer.seq)
+        stored = replace(source, id=new, created_at=stamp, title=named, origin=origin)
+        pointer = replace(
+            pointer,
+            session_id=new,
+            open=False,
+            created_at=stamp,
+            updated_at=stamp,
+            detached_by=None,
+            titled=named is not None,
+        )
+        return stored, pointer, [Require(HEADS, (session_id,), seen.digest)]
+
+    def _fork_copy(self, session_id: str, at: str | None, new: str, title: str | None) -> Session:
+        stored, pointer, _ = self._fork_point(self._store, session_id, at, new, title)
+        runs = history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
+        own = new_id()
+        stored = replace(stored, history=own, origin=None)
+        link = self._ground.sweeps.staged_copy(own, pointer.history, runs)
+        root = Branch(history=own, branch=ROOT_BRANCH, session_id=new, fork_link=history.first_link(own))
+        pointer = replace(pointer, history=own, branch=ROOT_BRANCH, link=link, n=pointer.seq, open=True)
+        return self._insert(stored, pointer, [Insert(history.branch_record(root)), self._ground.sweeps.publish(own)])
+
+    def _insert(self, stored: Stored, pointer: Pointer, writes: list[Write]) -> Session:
+        session, head = stored_record(stored), history.pointer_record(pointer, {})
+        check_readable(session, head)
+
+        def place(reader: Reader) -> list[Write]:
+            if get(reader, HEADS, stored.id) is not None:
+                raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
+            return [Require(SESSIONS, session.key, None), Insert(session), Insert(head), *writes]
+
+        if stored.id != stored.history:
+            self._ground.sweeps.finish_session(stored.id)
+        Plan(None, place, lambda: None).carry_out(self._store)
+        self._ground.remember(Seen(pointer, head.digest, {}))
+        return view(stored, pointer)
+
+
+def _branch_points(views: list[BranchView]) -> list[str | None]:
+    """The messages with more than one answer, None for the beginning; oldest first."""
+    ends = {view.id: view.seq for view in views}
+    points: dict[str | None, int] = {}
+    for one in views:
+        if one.parent is not None and one.seq > one.fork_seq:
+            goes_on = ends.get(one.parent, 0) > one.fork_seq
+            points[one.fork_message_id] = points.get(one.fork_message_id, int(goes_on)) + 1
+    return [point for point, answers in points.items() if answers > 1]

@@ -1,0 +1,67 @@
+"""From awaiting callers to the one synchronous source: a bounded pool, or a store that answers later by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import ParamSpec, TypeVar
+
+from holdfast.commits import Plan
+from holdfast.contracts import Moved, RecordStore, Submits
+from holdfast.deadlines import within
+from holdfast.errors import AlreadyExists
+from holdfast.nouns import check_timeout
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+WORKERS = 64
+CHUNK = 200
+
+
+class Bridge:
+    """Runs a store's calls for an event loop."""
+
+    def __init__(self, store: RecordStore, timeout: float) -> None:
+        self._store = store
+        self._timeout = timeout
+        self._pool = ThreadPoolExecutor(WORKERS, "holdfast")
+
+    async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function on the pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(function, *args, **kwargs))
+
+    async def submit(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
+        """Carry out a plan, holding no thread where the store can answer later."""
+        if not isinstance(self._store, Submits):
+            return await self.call(self._carry_out, make, timeout)
+        with within(self._timeout if timeout is None else check_timeout(timeout)):
+            plan = make()
+            answer = self._store.submit(plan.writes, plan.rebase)
+        try:
+            await asyncio.wrap_future(answer)
+        except (Moved, AlreadyExists):
+            return await self.call(self._carry_out, lambda: plan, timeout)
+        return plan.finish()
+
+    def _carry_out(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
+        with within(self._timeout if timeout is None else check_timeout(timeout)):
+            return make().carry_out(self._store)
+
+    async def iterate(
+        self, function: Callable[P, Iterator[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[R]:
+        """What a lazy function yields, fetched a chunk at a time."""
+        source = await self.call(function, *args, **kwargs)
+        while chunk := await self.call(lambda: list(islice(source, CHUNK))):
+            for item in chunk:
+                yield item
+
+    async def close(self) -> None:
+        """Close the store and the pool."""
+        await self.call(self._store.close)
+        self._pool.shutdown(wait=False)

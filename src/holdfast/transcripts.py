@@ -1,0 +1,195 @@
+"""What was said in a session: appending, reading, redacting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast import appends, codec, cursors, history
+from holdfast.commits import Plan, get
+from holdfast.contracts import Delete, Put, Query, Reader, Record, Write
+from holdfast.errors import InvalidInput, NotFound
+from holdfast.history import Pointer, Segment
+from holdfast.ids import check_id, moment
+from holdfast.kinds import SESSIONS, USAGES
+from holdfast.model import Message, Page, Redaction, Usage
+from holdfast.nouns import Noun
+
+
+class Transcripts(Noun):
+    """The messages of sessions."""
+
+    def append(
+        self,
+        session_id: str,
+        *messages: Message | dict[str, Any],
+        parent: str | None = None,
+        activate: bool = True,
+        timeout: float | None = None,
+    ) -> list[Message]:
+        """Add messages at the head, all or none; safe with concurrent writers, and safe to repeat.
+
+        With a `parent` that is not the head they open a branch, which becomes the active one unless
+        `activate=False`; `parent=ROOT` stands in front of the first message.
+        """
+        if timeout is None:
+            return self._plan_append(session_id, *messages, parent=parent, activate=activate).carry_out(self._store)
+        with self._within(timeout):
+            return self._plan_append(session_id, *messages, parent=parent, activate=activate).carry_out(self._store)
+
+    def _plan_append(
+        self, session_id: str, *messages: Message | dict[str, Any], parent: str | None = None, activate: bool = True
+    ) -> Plan[list[Message]]:
+        check_id(session_id, "session id")
+        said = appends.say(messages)
+        made: appends.Appended | None = None
+        seen = self._ground.heads.get(session_id)
+        if (
+            seen is not None
+            and said
+            and parent is None
+            and seen.pointer.open
+            and seen.pointer.detached_by is None
+            and appends.wants_title(seen.pointer, said) is None
+        ):
+            made = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
+
+        def rebase(reader: Reader) -> list[Write]:
+            nonlocal made
+            now_seen = history.must_see(reader, session_id)
+            at = self._stamps.next(now_seen.pointer.updated_at)
+            made = appends.settle(reader, now_seen, said, parent, activate, at)
+            return made.writes
+
+        def finish() -> list[Message]:
+            assert made is not None
+            self._ground.remember(made.seen)
+            return made.messages
+
+        return Plan(None if made is None else made.writes, rebase, finish)
+
+    def message(self, session_id: str, message_id: str, *, timeout: float | None = None) -> Message | None:
+        """One message this session reaches, on any branch, or None."""
+        with self._within(timeout):
+            seen = history.look_up(self._store, check_id(session_id, "session id"))
+            if seen is None:
+                return None
+            try:
+                record = history.find_reached(self._store, seen.pointer, check_id(message_id, "message id"))
+            except NotFound:
+                return None
+            _, branch, seq = record.key
+            runs = history.segments(self._store, seen.pointer.history, int(branch), int(seq))
+            run = history.last_of(runs, 1)[0]
+            return next(history.read(self._store, session_id, seen.pointer.history, run))
+
+    def messages(
+        self,
+        session_id: str,
+        *,
+        last: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        branch: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Message]:
+        """The path to the head, lazily; or its `last` n, or positions `start` to `stop` (from 1, inclusive).
+
+        With `branch` the path to that branch's end. Nothing for an unknown session.
+        """
+        for name, value in (("last", last), ("start", start), ("stop", stop), ("branch", branch)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise InvalidInput(f"{name} must be a whole number from 0, not {value!r}")
+        with self._within(timeout):
+            seen = history.look_up(self._store, check_id(session_id, "session id"))
+            if seen is None:
+                return iter(())
+            runs = self._runs(seen.pointer, branch)
+        if last is not None:
+            runs = history.last_of(runs, last)
+        if start is not None or stop is not None:
+            runs = history.between(runs, start, stop)
+        return self._read(session_id, seen.pointer.history, runs)
+
+    def _runs(self, pointer: Pointer, branch: int | None) -> list[Segment]:
+        if branch is None:
+            return history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
+        return history.segments(self._store, pointer.history, branch, self._end(self._store, pointer, branch))
+
+    def _end(self, reader: Reader, pointer: Pointer, branch: int) -> int:
+        """The last position of a branch that this session reaches; NotFound if it does not."""
+        session = get(reader, SESSIONS, pointer.session_id)
+        reached = {} if session is None else history.reach_of(reader, session, pointer.history)
+        if branch not in reached:
+            raise NotFound(f"session {pointer.session_id!r} has no branch {branch}")
+        end = reached[branch]
+        return history.end_of(reader, history.branch_at(reader, pointer.history, branch)) if end is None else end
+
+    def _read(self, session_id: str, name: str, runs: list[Segment]) -> Iterator[Message]:
+        for run in runs:
+            yield from history.read(self._store, session_id, name, run)
+
+    def page(
+        self,
+        session_id: str,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> Page[Message]:
+        """Messages from the first on, a page at a time; the cursor keeps to the path it began on."""
+        cursors.check_range(limit, 0)
+        listing = ["messages", check_id(session_id, "session id")]
+        with self._within(timeout):
+            seen = history.look_up(self._store, session_id)
+            if seen is None:
+                return Page([], None)
+            branch, end, begin = seen.pointer.branch, seen.pointer.seq, 0
+            if cursor is not None:
+                branch, end, begin = cursors.read(listing, cursor)
+            runs = history.segments(self._store, seen.pointer.history, branch, end)
+            stop = min(end, begin + limit)
+            found = list(self._read(session_id, seen.pointer.history, history.between(runs, begin + 1, stop)))
+            return Page(found, cursors.make(listing, [branch, end, stop]) if stop < end and limit else None)
+
+    def update_usage(self, session_id: str, message_id: str, usage: Usage, *, timeout: float | None = None) -> Message:
+        """Set what a message used, in place of what was set before; NotFound without the message."""
+        check_id(message_id, "message id")
+
+        def place(reader: Reader) -> list[Write]:
+            pointer = history.must_see(reader, session_id).pointer
+            record = history.find_reached(reader, pointer, message_id)
+            gone = [
+                _delete(old) for old in reader.scan(Query(kind=USAGES, prefix=record.key)) if old.key[-1] != usage.id
+            ]
+            return [*gone, Put(history.usage_insert(record.key, usage).record)]
+
+        with self._within(timeout):
+            Plan(None, place, lambda: None).carry_out(self._store)
+            message = self.message(session_id, message_id)
+            assert message is not None
+            return message
+
+    def redact(self, session_id: str, message_id: str, reason: str, *, timeout: float | None = None) -> Message:
+        """Destroy a message's content everywhere; id, role, call ids, time and digest stay."""
+        check_id(message_id, "message id")
+
+        def place(reader: Reader) -> list[Write]:
+            pointer = history.must_see(reader, session_id).pointer
+            record = history.find_reached(reader, pointer, message_id)
+            if codec.redacted_digest(record.body) is not None:
+                return []
+            said = codec.decode_message(record.body, f"message {message_id!r}")
+            stub = codec.redact(said, record.digest, Redaction(reason=reason, at=moment(self._stamps.next())))
+            emptied = Record(record.kind, record.key, stub, codec.digest(stub), record.fields)
+            return [Put(emptied, record.digest)]
+
+        with self._within(timeout):
+            Plan(None, place, lambda: None).carry_out(self._store)
+            message = self.message(session_id, message_id)
+            assert message is not None
+            return message
+
+
+def _delete(record: Record) -> Delete:
+    return Delete(record.kind, record.key)
