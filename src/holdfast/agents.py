@@ -28,7 +28,6 @@ class Present(Value, frozen=True, kw_only=True):
 
     id: str
     uid: str
-    name: str
     revision: int
     link: bytes
     created_at: int
@@ -115,7 +114,7 @@ class Agents(Noun):
         at = self._stamps.next()
         if present is None:
             uid = new_id()
-            present = Present(id=agent.id, uid=uid, name=agent.name, revision=0, link=first_link(uid), created_at=at)
+            present = Present(id=agent.id, uid=uid, revision=0, link=first_link(uid), created_at=at)
         number = present.revision + 1
         kept = replace(
             agent,
@@ -128,9 +127,9 @@ class Agents(Noun):
         digest = codec.digest(body)
         link = next_link(present.link, digest, number)
         revision = Record(REVISIONS, (present.uid, number), body, digest, (link,))
-        now = replace(present, name=agent.name, revision=number, link=link)
+        now = replace(present, revision=number, link=link)
         pointer_body = codec.encode(now, "agent")
-        pointer = Record(AGENTS, (agent.id,), pointer_body, codec.digest(pointer_body), (agent.name,))
+        pointer = Record(AGENTS, (agent.id,), pointer_body, codec.digest(pointer_body))
         writes: list[Write] = [Insert(revision)]
         writes.append(Insert(pointer) if record is None else Put(pointer, record.digest))
         return writes, kept

@@ -17,15 +17,17 @@ from holdfast.history import (
     Branch,
     Pointer,
     Seen,
+    before,
     branch_record,
-    branches_of,
     find,
     find_reached,
     first_link,
     message_link,
+    next_branch,
     next_link,
     pointer_record,
-    usage_insert,
+    reaches,
+    usage_record,
 )
 from holdfast.kinds import MESSAGES, SESSIONS
 from holdfast.model import Message, Usage, message_from, title_from
@@ -89,7 +91,7 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
         record = Record(MESSAGES, (history, branch, seq), one.body, one.digest, (message.id, n, link))
         inserts.append(Insert(record))
         if one.usage is not None:
-            inserts.append(usage_insert(record.key, one.usage))
+            inserts.append(Insert(usage_record(record.key, one.usage)))
         placed.append(codec.place(message, pointer.session_id, branch, seq, parent, one.usage))
         parent = message.id
     moved = replace(
@@ -106,33 +108,49 @@ def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None,
     if pointer.detached_by is not None:
         raise Conflict(f"session {pointer.session_id!r} is detached; bring it back with sessions.attach")
     known = {one.message.id: _known(reader, pointer, one) for one in said}
+    _check_parent(reader, known, said, parent)
     fresh = [one for one in said if known[one.message.id] is None]
     if not fresh:
-        return Appended([], seen, [_found(known, one, pointer) for one in said])
+        return Appended([], seen, [_found(reader, known, one, pointer) for one in said])
     pointer, naming = _title(reader, pointer, fresh)
     base, opening = _stand(reader, pointer, parent)
     appended = extend(replace(seen, pointer=base), fresh, at)
     if opening and not activate:
         appended = _leave_head(appended, pointer, seen)
     placed = {message.id: message for message in appended.messages}
-    messages = [placed.get(one.message.id) or _found(known, one, pointer) for one in said]
+    messages = [placed.get(one.message.id) or _found(reader, known, one, pointer) for one in said]
     return replace(appended, writes=[*opening, *naming, *appended.writes], messages=messages)
 
 
 def _known(reader: Reader, pointer: Pointer, one: Said) -> Record | None:
     present = find(reader, pointer.history, one.message.id)
-    if present is not None and present.digest != one.digest:
+    if present is None:
+        return None
+    if (codec.redacted_digest(present.body) or present.digest) != one.digest:
         raise AlreadyExists(
             f"message {one.message.id!r} exists with other content; give the new one its own id", present
+        )
+    if not reaches(reader, pointer, present.key):
+        raise AlreadyExists(
+            f"message {one.message.id!r} stands in another session of this history; give the new one its own id",
+            present,
         )
     return present
 
 
-def _found(known: dict[str, Record | None], one: Said, pointer: Pointer) -> Message:
+def _check_parent(reader: Reader, known: dict[str, Record | None], said: Sequence[Said], parent: str | None) -> None:
+    """A message found again behind another parent is no repetition, but a second use of its id."""
+    first = known[said[0].message.id] if said and parent is not None else None
+    if first is not None and (before(reader, first.key) or ROOT) != parent:
+        raise AlreadyExists(f"message {said[0].message.id!r} stands behind another parent; give the new one its own id")
+
+
+def _found(reader: Reader, known: dict[str, Record | None], one: Said, pointer: Pointer) -> Message:
     record = known[one.message.id]
     assert record is not None
     _, branch, seq = record.key
-    return codec.place(one.message, pointer.session_id, int(branch), int(seq), None, one.usage)
+    parent = before(reader, record.key)
+    return codec.place(one.message, pointer.session_id, int(branch), int(seq), parent, one.usage)
 
 
 def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointer, list[Write]]:
@@ -142,11 +160,11 @@ def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointe
     origin = pointer
     if parent is not None and parent != pointer.message_id:
         origin = _at_parent(reader, pointer, parent)
-    number = max(branches_of(reader, pointer.history)) + 1
+    number = next_branch(reader, pointer.history)
     branch = Branch(
         history=pointer.history,
         branch=number,
-        session_id=pointer.session_id,
+        opened_by=pointer.uid,
         parent=origin.branch,
         fork_seq=origin.seq,
         fork_link=origin.link,

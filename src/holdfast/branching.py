@@ -70,7 +70,7 @@ class Branching(Transcripts):
     def _point(self, reader: Reader, pointer: Pointer, branch: int, seq: int) -> Pointer:
         """The same session pointing at another position."""
         here = history.branch_at(reader, pointer.history, branch)
-        own = here.session_id == pointer.session_id and seq == history.end_of(reader, here)
+        own = here.opened_by == pointer.uid and seq == history.end_of(reader, here)
         at = self._stamps.next(after=pointer.updated_at)
         moved = replace(pointer, branch=branch, seq=seq, open=own, updated_at=at)
         if seq == here.fork_seq:
@@ -129,10 +129,11 @@ class Branching(Transcripts):
         source = read_stored(record)
         named = title if title is not None else source.title
         origin = (pointer.branch, pointer.seq)
-        stored = replace(source, id=new, created_at=stamp, title=named, origin=origin)
+        stored = replace(source, id=new, uid=new_id(), created_at=stamp, title=named, origin=origin)
         pointer = replace(
             pointer,
             session_id=new,
+            uid=stored.uid,
             open=False,
             created_at=stamp,
             updated_at=stamp,
@@ -147,7 +148,7 @@ class Branching(Transcripts):
         own = new_id()
         stored = replace(stored, history=own, origin=None)
         link = self._ground.sweeps.staged_copy(own, pointer.history, runs)
-        root = Branch(history=own, branch=ROOT_BRANCH, session_id=new, fork_link=history.first_link(own))
+        root = Branch(history=own, branch=ROOT_BRANCH, opened_by=stored.uid, fork_link=history.first_link(own))
         pointer = replace(pointer, history=own, branch=ROOT_BRANCH, link=link, n=pointer.seq, open=True)
         return self._insert(stored, pointer, [Insert(history.branch_record(root)), self._ground.sweeps.publish(own)])
 
@@ -158,7 +159,7 @@ class Branching(Transcripts):
         def place(reader: Reader) -> list[Write]:
             if get(reader, HEADS, stored.id) is not None:
                 raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
-            return [Require(SESSIONS, session.key, None), Insert(session), Insert(head), *writes]
+            return [Insert(session), Insert(head), *writes]
 
         if stored.id != stored.history:
             self._ground.sweeps.finish_session(stored.id)

@@ -10,9 +10,8 @@ from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from holdfast.commits import Plan
-from holdfast.contracts import Moved, RecordStore, Submits
+from holdfast.contracts import Moved, RecordStore, Submits, Taken
 from holdfast.deadlines import within
-from holdfast.errors import AlreadyExists
 from holdfast.nouns import check_timeout
 
 P = ParamSpec("P")
@@ -44,7 +43,7 @@ class Bridge:
             answer = self._store.submit(plan.writes, plan.rebase)
         try:
             await asyncio.wrap_future(answer)
-        except (Moved, AlreadyExists):
+        except (Moved, Taken):
             return await self.call(self._carry_out, lambda: plan, timeout)
         return plan.finish()
 

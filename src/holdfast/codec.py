@@ -41,6 +41,18 @@ def encode(value: object, what: str) -> bytes:
         raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
 
 
+def encode_value(value: S, kind: type[S], what: str) -> bytes:
+    """The canonical bytes of a value of the caller's, or InvalidInput if they would not read back as one."""
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} is a {kind.__name__}, not {type(value).__name__}")
+    body = encode(value, what)
+    try:
+        msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as cause:
+        raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
+    return body
+
+
 def decode(body: bytes, kind: type[S], what: str) -> S:
     """The value these bytes say, or CorruptData naming the field that does not fit."""
     try:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.contracts import Moved, Reader, Rebase, Record, RecordStore, Write
+from holdfast.contracts import (
+    Delete,
+    Insert,
+    Key,
+    Moved,
+    Put,
+    Query,
+    Reader,
+    Rebase,
+    Record,
+    RecordStore,
+    Require,
+    Taken,
+    Write,
+)
 from holdfast.deadlines import deadline
-from holdfast.errors import AlreadyExists, Busy
+from holdfast.errors import Busy
 from holdfast.kinds import Kind
 
 R = TypeVar("R")
@@ -37,22 +51,51 @@ class Plan(Generic[R]):
         try:
             store.commit(self.writes, self.rebase)
             return self.finish()
-        except (Moved, AlreadyExists):
+        except (Moved, Taken):
             return self._go_on(store)
 
     def _go_on(self, store: RecordStore) -> R:
         until, pause = deadline(), _FIRST_PAUSE_S
-        writes = self.rebase(store)
         while True:
+            seen = Watching(store)
+            writes = self.rebase(seen)
             try:
-                store.commit(writes, self.rebase)
+                store.commit([*writes, *seen.requirements(writes)] if writes else writes, self.rebase)
                 return self.finish()
-            except (Moved, AlreadyExists) as refusal:
+            except (Moved, Taken) as refusal:
                 if time.monotonic() >= until:
                     raise Busy("other writers were faster until the timeout; nothing was written") from refusal
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 2, _LONGEST_PAUSE_S)
-            writes = self.rebase(store)
+
+
+class Watching:
+    """A reader that remembers what it gave, so that a commit can require it to be there still."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._given: dict[tuple[str, Key], Require] = {}
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        found = self._reader.get(kind, keys)
+        for key, record in zip(keys, found, strict=True):
+            self._given[kind.name, key] = Require(kind, key, None if record is None else record.digest)
+        return found
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        return self._reader.scan(query)
+
+    def count(self, query: Query) -> int:
+        return self._reader.count(query)
+
+    def requirements(self, writes: Sequence[Write]) -> list[Require]:
+        """What was given, less the records that the writes name themselves."""
+        named = {(one.kind.name, one.key) for one in map(_named, writes)}
+        return [require for place, require in self._given.items() if place not in named]
+
+
+def _named(write: Write) -> Record | Delete | Require:
+    return write.record if isinstance(write, Insert | Put) else write
 
 
 def get(reader: Reader, kind: Kind, *key: str | int) -> Record | None:

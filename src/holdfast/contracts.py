@@ -51,11 +51,15 @@ class Put(Struct, frozen=True, gc=False):
 
 
 class Delete(Struct, frozen=True, gc=False):
-    """Remove the record with this key, or all whose key begins so and that pass the filter."""
+    """Remove the record with this key, or all whose key begins so and that pass the filter.
+
+    With `over`, which needs a whole key, only if the present digest is this one, else Moved.
+    """
 
     kind: Kind
     key: Key
     where: tuple[Filter, ...] = ()
+    over: bytes | None = None
 
 
 class Require(Struct, frozen=True, gc=False):
@@ -77,10 +81,12 @@ class Moved(Conflict):
         self.present = present
 
 
-def taken(record: Record, present: Record) -> AlreadyExists:
-    """The error for a record whose key or unique values are held by other content."""
-    what = f"{record.kind.name} {record.key}"
-    return AlreadyExists(f"{what} exists with other content; give the new one its own id", present)
+class Taken(AlreadyExists):
+    """A store's own AlreadyExists: the key or the unique values are held by `present`."""
+
+    def __init__(self, record: Record, present: Record) -> None:
+        what = f"{record.kind.name} {record.key}"
+        super().__init__(f"{what} exists with other content; give the new one its own id", present)
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -139,9 +145,11 @@ class RecordStore(Reader, Protocol):
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
         """Apply all writes or none, durably before it returns, and return those that were applied.
 
-        Where they do not fit what is there (Moved, AlreadyExists), or are None, a backend that can hold
-        its lock calls `rebase` with a reader inside the same transaction and applies what that returns;
-        one that cannot raises the error. `rebase` may be called more than once.
+        A commit names a record at most once, and its conditions hold against what was there before it.
+        With writes None, `rebase` makes them of what is there. Where given ones do not fit (Moved, Taken), a
+        backend that can hold its lock calls `rebase` inside the same transaction; one that cannot raises.
+        What `rebase` got, absence included, must still hold when its writes apply; `rebase` may be called
+        more than once, and what it scanned is promised nothing.
         """
         ...
 

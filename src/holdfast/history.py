@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast import codec
 from holdfast.commits import get
-from holdfast.contracts import Insert, Key, Query, Reader, Record
+from holdfast.contracts import Key, Query, Reader, Record
 from holdfast.errors import CorruptData, NotFound
 from holdfast.filters import Filter
 from holdfast.kinds import BRANCHES, HEADS, MESSAGES, PRUNED, SESSIONS, USAGES
@@ -32,11 +32,13 @@ _sha256 = hashlib.sha256
 class Pointer(Value, frozen=True, kw_only=True):
     """Where a session stands. The one record an append rewrites, so it is small.
 
-    `open` says that the next append continues this branch: it ends here and is this session's own. `n` is
-    the number of messages the session has written or inherited. Stamps are microseconds.
+    `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
+    here and is this session's own. `n` is the number of messages the session has written or inherited. Stamps
+    are microseconds.
     """
 
     session_id: str
+    uid: str
     history: str
     branch: int
     seq: int
@@ -64,15 +66,19 @@ class Seen(Struct, frozen=True, gc=False):
 
 
 class Branch(Value, frozen=True, kw_only=True):
-    """A branch: it leaves `parent` behind position `fork_seq`; `session_id` opened it."""
+    """A branch: it leaves `parent` behind position `fork_seq`.
+
+    `opened_by` is the uid of its session. Of a `gone` one nothing is left but its number, which stays taken.
+    """
 
     history: str
     branch: int
-    session_id: str
+    opened_by: str
     parent: int | None = None
     fork_seq: int = 0
     fork_link: bytes
     fork_id: str | None = None
+    gone: bool = False
 
 
 class Segment(Value, frozen=True, kw_only=True):
@@ -116,10 +122,10 @@ def branch_record(branch: Branch) -> Record:
     return Record(BRANCHES, (branch.history, branch.branch), body, codec.digest(body))
 
 
-def usage_insert(key: Key, usage: Usage) -> Insert:
-    """The write that stores what the message at this place used."""
-    body = codec.encode(usage, "usage")
-    return Insert(Record(USAGES, (*key, usage.id), body, codec.digest(body)))
+def usage_record(key: Key, usage: Usage) -> Record:
+    """The record of what the message at this place used."""
+    body = codec.encode_value(usage, Usage, "usage")
+    return Record(USAGES, key, body, codec.digest(body))
 
 
 def see(record: Record) -> Seen:
@@ -154,12 +160,16 @@ def branch_at(reader: Reader, history: str, branch: int) -> Branch:
 
 
 def branches_of(reader: Reader, history: str) -> dict[int, Branch]:
-    """All branches of a history, oldest first."""
+    """The branches of a history that are not gone, oldest first."""
     found = reader.scan(Query(kind=BRANCHES, prefix=(history,)))
-    return {
-        branch.branch: branch
-        for branch in (codec.decode(record.body, Branch, f"a branch of history {history}") for record in found)
-    }
+    branches = (codec.decode(record.body, Branch, f"a branch of history {history}") for record in found)
+    return {branch.branch: branch for branch in branches if not branch.gone}
+
+
+def next_branch(reader: Reader, history: str) -> int:
+    """A branch number that this history has never had."""
+    newest = reader.scan(Query(kind=BRANCHES, prefix=(history,), reverse=True, limit=1))
+    return max(int(record.key[1]) for record in newest) + 1
 
 
 def segments(reader: Reader, history: str, branch: int, seq: int) -> list[Segment]:
@@ -177,14 +187,14 @@ def segments(reader: Reader, history: str, branch: int, seq: int) -> list[Segmen
     return runs
 
 
-def reach(session_id: str, start: tuple[int, int], branches: dict[int, Branch]) -> dict[int, int | None]:
+def reach(uid: str, start: tuple[int, int], branches: dict[int, Branch]) -> dict[int, int | None]:
     """How far into each branch a session reaches: a position, or None for all of it.
 
     It reaches the branches it opened, and from each, as from where it started, the way back to the root.
     """
     reached: dict[int, int | None] = {}
     starts: list[tuple[int, int | None]] = [
-        (branch.branch, None) for branch in branches.values() if branch.session_id == session_id
+        (branch.branch, None) for branch in branches.values() if branch.opened_by == uid
     ]
     for at, end in [*starts, start]:
         while at in branches:
@@ -205,16 +215,16 @@ def within_reach(reached: dict[int, int | None], branch: int, seq: int) -> bool:
     return end is None or seq <= end
 
 
-def start_of(session: Record) -> tuple[int, int]:
-    """Where a session joined its history: (root branch, 0) unless it is a fork."""
+def reach_from(session: Record, branches: dict[int, Branch]) -> dict[int, int | None]:
+    """How far a stored session reaches into these branches of its history."""
     envelope = codec.decode_envelope(session.body, f"session {session.key[0]!r}")
     branch, seq = envelope.get("origin") or (ROOT_BRANCH, 0)
-    return int(branch), int(seq)
+    return reach(str(envelope["uid"]), (int(branch), int(seq)), branches)
 
 
 def reach_of(reader: Reader, session: Record, history: str) -> dict[int, int | None]:
     """How far a stored session reaches into its history."""
-    return reach(str(session.key[0]), start_of(session), branches_of(reader, history))
+    return reach_from(session, branches_of(reader, history))
 
 
 def find(reader: Reader, history: str, message_id: str) -> Record | None:
@@ -226,12 +236,27 @@ def find(reader: Reader, history: str, message_id: str) -> Record | None:
 def find_reached(reader: Reader, pointer: Pointer, message_id: str) -> Record:
     """A message that this session reaches; NotFound otherwise."""
     record = find(reader, pointer.history, message_id)
+    if record is None or not reaches(reader, pointer, record.key):
+        raise NotFound(f"there is no message {message_id!r} in session {pointer.session_id!r}")
+    return record
+
+
+def reaches(reader: Reader, pointer: Pointer, place: Key) -> bool:
+    """Whether a session reaches this place of its history."""
     session = get(reader, SESSIONS, pointer.session_id)
-    if record is not None and session is not None:
-        _, branch, seq = record.key
-        if within_reach(reach_of(reader, session, pointer.history), int(branch), int(seq)):
-            return record
-    raise NotFound(f"there is no message {message_id!r} in session {pointer.session_id!r}")
+    if session is None:
+        return False
+    return within_reach(reach_of(reader, session, pointer.history), int(place[1]), int(place[2]))
+
+
+def before(reader: Reader, place: Key) -> str | None:
+    """The id of the message in front of this place; None at the beginning."""
+    history, branch, seq = str(place[0]), int(place[1]), int(place[2])
+    here = branch_at(reader, history, branch)
+    if seq == here.fork_seq + 1:
+        return here.fork_id
+    record = get(reader, MESSAGES, history, branch, seq - 1)
+    return None if record is None else str(record.fields[0])
 
 
 def tip(reader: Reader, history: str, branch: int) -> Record | None:

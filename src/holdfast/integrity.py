@@ -45,7 +45,7 @@ class Report(Value, frozen=True, kw_only=True):
 Projection = Callable[[dict[str, Any]], tuple[Scalar, ...]]
 
 _PROJECTIONS: Mapping[str, Projection] = {
-    AGENTS.name: lambda body: (body["id"], body["name"]),
+    AGENTS.name: lambda body: (body["id"],),
     SESSIONS.name: lambda body: (body["id"], body.get("agent_id"), body["history"]),
     HEADS.name: lambda body: (
         body["session_id"],

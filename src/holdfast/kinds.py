@@ -23,9 +23,10 @@ class Field(Struct, frozen=True):
 class Kind(Struct, frozen=True):
     """One sort of record.
 
-    `fields` repeat what the body says so that queries can use it; `verify` compares the two. A `log` is a
-    kind whose last key part counts up from 1 and whose rows are appended: backends may lay it out densely.
-    `narrow` rows are small and often rewritten.
+    `fields` repeat what the body says so that queries can use it; `verify` compares the two. A query may
+    order by the fields in `orders`, which are never None. A None among unique values collides with nothing.
+    A `log` is a kind whose last key part counts up from 1 and whose rows are appended: backends may lay it
+    out densely. `narrow` rows are small and often rewritten.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Kind(Struct, frozen=True):
     fields: tuple[Field, ...] = ()
     unique: tuple[str, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    orders: tuple[str, ...] = ()
     log: bool = False
     narrow: bool = False
 
@@ -49,7 +51,7 @@ def _int(*names: str) -> tuple[Field, ...]:
     return tuple(Field(name, "int") for name in names)
 
 
-AGENTS = Kind("agents", key=_text("id"), fields=_text("name"), narrow=True)
+AGENTS = Kind("agents", key=_text("id"), narrow=True)
 REVISIONS = Kind("revisions", key=(*_text("agent"), *_int("revision")), fields=(Field("link", "bytes"),))
 SESSIONS = Kind(
     "sessions",
@@ -65,6 +67,7 @@ HEADS = Kind(
         *_int("archived", "created_at", "updated_at"),
     ),
     indexes=(("agent_id",), ("user_id",)),
+    orders=("created_at", "updated_at"),
     narrow=True,
 )
 BRANCHES = Kind("branches", key=(*_text("history"), *_int("branch")), narrow=True)
@@ -75,7 +78,7 @@ MESSAGES = Kind(
     unique=("history", "id"),
     log=True,
 )
-USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq"), *_text("id")), narrow=True)
+USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
 PRUNED = Kind("pruned", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
 SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
 

@@ -111,8 +111,8 @@ class ToolCall(Value, frozen=True, kw_only=True):
     def parse(cls, id: str, name: str, arguments: str) -> ToolCall:
         """From a provider's form, whose arguments are text: JSON where it is JSON, kept raw where not."""
         try:
-            return cls(id=id, name=name, arguments=json.loads(arguments))
-        except ValueError:
+            return cls(id=id, name=name, arguments=json.loads(arguments, parse_constant=_no_json))
+        except (ValueError, RecursionError):
             return cls(id=id, name=name, arguments=arguments)
 
 

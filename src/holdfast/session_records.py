@@ -19,6 +19,7 @@ class Stored(Value, frozen=True, kw_only=True):
     """What a session's own record says; the rest of a Session is its head's."""
 
     id: str
+    uid: str
     history: str
     created_at: int
     agent_id: str | None = None

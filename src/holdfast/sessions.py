@@ -50,6 +50,7 @@ class Sessions(Branching):
         own = new_id()
         stored = Stored(
             id=own if id is None else check_id(id, "session id"),
+            uid=own,
             history=own,
             created_at=at,
             agent_id=_optional_id(agent_id, "agent id"),
@@ -61,6 +62,7 @@ class Sessions(Branching):
         )
         pointer = Pointer(
             session_id=stored.id,
+            uid=own,
             history=own,
             branch=ROOT_BRANCH,
             seq=0,
@@ -74,7 +76,7 @@ class Sessions(Branching):
             archived=archived,
             titled=title is not None,
         )
-        root = Branch(history=own, branch=ROOT_BRANCH, session_id=stored.id, fork_link=pointer.link)
+        root = Branch(history=own, branch=ROOT_BRANCH, opened_by=own, fork_link=pointer.link)
         with self._within(timeout):
             return self._insert(stored, pointer, [Insert(history.branch_record(root))])
 

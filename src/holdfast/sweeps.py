@@ -6,12 +6,15 @@ batches that any process may go on with; `gc` goes on with what a crash has left
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from msgspec.structs import replace
+
 from holdfast import codec, history
 from holdfast.commits import get
-from holdfast.contracts import Delete, Insert, Key, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.filters import Filter
 from holdfast.history import Branch, Segment
 from holdfast.ids import Stamps
@@ -73,11 +76,10 @@ class Sweeps:
         if record is None:
             return []
         branches = history.branches_of(self._store, _history_of(record))
-        own = {number for number, branch in branches.items() if branch.session_id == session_id}
+        uid = codec.decode_envelope(record.body, "session")["uid"]
+        own = {number for number, branch in branches.items() if branch.opened_by == uid}
         return [
-            str(other.key[0])
-            for other in self._sharers(record)
-            if own & history.reach(str(other.key[0]), history.start_of(other), branches).keys()
+            str(other.key[0]) for other in self._sharers(record) if own & history.reach_from(other, branches).keys()
         ]
 
     def delete_agent(self, agent_id: str) -> None:
@@ -130,8 +132,15 @@ class Sweeps:
                 self._wipe_unreached(_history_of(record), sharers)
             else:
                 self._wipe(_history_of(record))
-            self._store.commit([Delete(SESSIONS, (session_id,))])
-        self._store.commit([Delete(SWEEPS, (f"session {session_id}",))])
+            self._remove(record)
+        sweep = get(self._store, SWEEPS, f"session {session_id}")
+        if sweep is not None and get(self._store, SESSIONS, session_id) is None:
+            self._remove(sweep)
+
+    def _remove(self, record: Record) -> None:
+        """Delete a record unless somebody has put another in its place: then it is no longer ours."""
+        with contextlib.suppress(Moved):
+            self._store.commit([Delete(record.kind, record.key, over=record.digest)])
 
     def _sharers(self, session: Record) -> list[Record]:
         """The other living sessions of the same history."""
@@ -147,7 +156,7 @@ class Sweeps:
         branches = history.branches_of(self._store, name)
         kept: dict[int, int | None] = {}
         for session in sharers:
-            reached = history.reach(str(session.key[0]), history.start_of(session), branches)
+            reached = history.reach_from(session, branches)
             for number, end in reached.items():
                 known = kept.get(number, 0)
                 kept[number] = None if end is None or known is None else max(known, end)
@@ -162,7 +171,10 @@ class Sweeps:
         prefix = (branch.history, branch.branch)
         for kind in _BY_PLACE:
             self._clear(Query(kind=kind, prefix=prefix))
-        self._store.commit([Delete(MESSAGES, prefix), Delete(BRANCHES, prefix)])
+        # The number stays taken: a slower sweeper must not meet a newer branch under it.
+        first = history.first_link(branch.history)
+        gone = replace(branch, gone=True, parent=None, fork_seq=0, fork_link=first, fork_id=None)
+        self._store.commit([Delete(MESSAGES, prefix), Put(history.branch_record(gone))])
 
     def _wipe(self, name: str) -> None:
         for kind in (*_BY_PLACE, BRANCHES):
@@ -186,8 +198,9 @@ class Sweeps:
             key = (new, history.ROOT_BRANCH, seq)
             fields = (record.fields[0], seq, link)
             batch.append(Insert(Record(MESSAGES, key, record.body, record.digest, fields)))
-            for usage in self._store.scan(Query(kind=USAGES, prefix=record.key)):
-                batch.append(Insert(Record(USAGES, (*key, usage.key[-1]), usage.body, usage.digest)))
+            usage = get(self._store, USAGES, *record.key)
+            if usage is not None:
+                batch.append(Insert(Record(USAGES, key, usage.body, usage.digest)))
             if len(batch) >= BATCH:
                 self._store.commit(batch)
                 batch = []

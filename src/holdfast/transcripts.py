@@ -7,11 +7,11 @@ from typing import Any
 
 from holdfast import appends, codec, cursors, history
 from holdfast.commits import Plan, get
-from holdfast.contracts import Delete, Put, Query, Reader, Record, Write
+from holdfast.contracts import Put, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.history import Pointer, Segment
 from holdfast.ids import check_id, moment
-from holdfast.kinds import SESSIONS, USAGES
+from holdfast.kinds import SESSIONS
 from holdfast.model import Message, Page, Redaction, Usage
 from holdfast.nouns import Noun
 
@@ -159,16 +159,17 @@ class Transcripts(Noun):
         def place(reader: Reader) -> list[Write]:
             pointer = history.must_see(reader, session_id).pointer
             record = history.find_reached(reader, pointer, message_id)
-            gone = [
-                _delete(old) for old in reader.scan(Query(kind=USAGES, prefix=record.key)) if old.key[-1] != usage.id
-            ]
-            return [*gone, Put(history.usage_insert(record.key, usage).record)]
+            return [Put(history.usage_record(record.key, usage))]
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
-            message = self.message(session_id, message_id)
-            assert message is not None
-            return message
+            return self._must_find(session_id, message_id)
+
+    def _must_find(self, session_id: str, message_id: str) -> Message:
+        message = self.message(session_id, message_id)
+        if message is None:
+            raise NotFound(f"session {session_id!r} was deleted meanwhile")
+        return message
 
     def redact(self, session_id: str, message_id: str, reason: str, *, timeout: float | None = None) -> Message:
         """Destroy a message's content everywhere; id, role, call ids, time and digest stay."""
@@ -186,10 +187,4 @@ class Transcripts(Noun):
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
-            message = self.message(session_id, message_id)
-            assert message is not None
-            return message
-
-
-def _delete(record: Record) -> Delete:
-    return Delete(record.kind, record.key)
+            return self._must_find(session_id, message_id)

@@ -114,8 +114,8 @@ def size_in(line: bytes) -> int:
     at = line.find(_BODY)
     if at >= 0:
         return max(0, len(line) - _TAIL - at - len(_BODY))
-    at = line.find(_BASE64)
-    return 0 if at < 0 else max(0, len(line) - _TAIL - at - len(_BASE64) - 1) * 3 // 4
+    body = _from_base64(line)
+    return 0 if body is None else len(body)
 
 
 def salvage(kind: Kind, key: Key, line: bytes) -> Record:

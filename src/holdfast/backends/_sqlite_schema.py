@@ -10,16 +10,23 @@ from collections.abc import Callable, Iterable, Mapping
 
 import apsw
 
+from holdfast.backends._sqlite_blobs import TABLES as BLOB_TABLES
 from holdfast.backends._sqlite_tables import LOGS, tables
 from holdfast.errors import MigrationError, NotFound
 from holdfast.kinds import Kind
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 
 SPACES = "CREATE TABLE spaces (space INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
 
-MIGRATIONS: Mapping[int, Callable[[apsw.Connection], None]] = {}
+
+def _add_blobs(con: apsw.Connection) -> None:
+    for statement in BLOB_TABLES:
+        con.execute(statement)
+
+
+MIGRATIONS: Mapping[int, Callable[[apsw.Connection], None]] = {2: _add_blobs}
 
 
 def prepare(con: apsw.Connection, namespace: str, kinds: Iterable[Kind]) -> int:
@@ -42,6 +49,7 @@ def _bring_up(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
     else:
         for step in range(version + 1, VERSION + 1):
             MIGRATIONS[step](con)
+        _add_missing(con, kinds)
     con.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -75,6 +83,14 @@ def _create(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
     con.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     con.execute(SPACES)
     con.execute(LOGS)
-    for table in tables(kinds, 0, remember=False).values():
-        for statement in table.create():
-            con.execute(statement)
+    _add_blobs(con)
+    _add_missing(con, kinds)
+
+
+def _add_missing(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+    """Make the tables of kinds that the file has not seen yet; a new kind needs no migration."""
+    present = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for name, table in tables(kinds, 0, remember=False).items():
+        if name not in present:
+            for statement in table.create():
+                con.execute(statement)

@@ -14,7 +14,7 @@ import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
-from holdfast.contracts import Key, Moved, Query, Record, taken
+from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Kind
 
@@ -66,6 +66,9 @@ class PlainTable:
         for index in self.kind.indexes:
             named = ", ".join(f'"{name}"' for name in index)
             yield f"CREATE INDEX {self.kind.name}_by_{'_'.join(index)} ON {self.kind.name} (space, {named})"
+        if self.kind.unique:
+            named = ", ".join(f'"{name}"' for name in self.kind.unique)
+            yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (space, {named})"
 
     def record(self, row: Row) -> Record:
         return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
@@ -78,11 +81,18 @@ class PlainTable:
         try:
             con.execute(self._insert, (self._space, *record.key, *record.fields, record.digest, record.body))
         except apsw.ConstraintError:
-            present = self.get(con, record.key)
+            present = self.get(con, record.key) or self._rival(con, record)
             if present is None:
                 raise
-            if present.digest != record.digest:
-                raise taken(record, present) from None
+            if present.key != record.key or present.digest != record.digest:
+                raise Taken(record, present) from None
+
+    def _rival(self, con: apsw.Connection, record: Record) -> Record | None:
+        """Another record with the same unique values."""
+        values = record.values()
+        same = tuple(Filter(name, "=", values[name]) for name in self.kind.unique)
+        found = self.select(con, Query(kind=self.kind, where=same)) if same else iter(())
+        return next((other for other in found if other.key != record.key), None)
 
     def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
         fields, key = record.fields, record.key
@@ -92,13 +102,19 @@ class PlainTable:
             if con.changes() == 1:
                 return
         changed = (*fields, record.digest, record.body, self._space, *key)
-        if over is not None:
-            con.execute(self._update_over, (*changed, over))
-            if con.changes() == 0:
-                raise Moved(record.kind, record.key, self.get(con, record.key))
-            return
-        con.execute(self._update, changed)
+        try:
+            if over is None:
+                con.execute(self._update, changed)
+            else:
+                con.execute(self._update_over, (*changed, over))
+        except apsw.ConstraintError:
+            rival = self._rival(con, record)
+            if rival is None:
+                raise
+            raise Taken(record, rival) from None
         if con.changes() == 0:
+            if over is not None:
+                raise Moved(record.kind, key, self.get(con, key))
             self.insert(con, record)
 
     def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
@@ -166,8 +182,9 @@ class LogTable:
         columns = [f'"{field.name}" {_sql.SQL_TYPES[field.type]}' for field in self.kind.fields]
         body = ", ".join([*columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
         yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
-        unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
-        yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (family, {unique})"
+        if self.kind.unique:
+            unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
+            yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (family, {unique})"
 
     def forget(self) -> None:
         """Drop what was learnt in a transaction that did not happen."""
@@ -222,7 +239,7 @@ class LogTable:
             if present is None:
                 raise
             if present.key != record.key or present.digest != record.digest:
-                raise taken(record, present) from None
+                raise Taken(record, present) from None
 
     def _same_id(self, con: apsw.Connection, record: Record) -> Record | None:
         values = record.values()
@@ -246,7 +263,7 @@ class LogTable:
             rival = self._same_id(con, record)
             if rival is None:
                 raise
-            raise taken(record, rival) from None
+            raise Taken(record, rival) from None
 
     def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
         if len(query.prefix) == len(self.kind.key):
@@ -277,16 +294,15 @@ class LogTable:
         owner = query.prefix[0]
         logs = {log: (family, branch) for log, family, branch in self._logs_of(con, owner)}
         if not logs:
-            return
+            return iter(())
         parts, values = _sql.conditions(query.where)
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
         rows = con.execute(f"{self._select} WHERE {clause}", (family, *values)).fetchall()
         found = [self._record(row, owner, logs[_whole(row[0]) >> POSITIONS][1]) for row in rows]
+        found = [record for record in found if _chosen(record.key, query)]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
-        for record in found[: query.limit]:
-            if query.after is None or (record.key < query.after) is query.reverse:
-                yield record
+        return iter(found[: query.limit])
 
     def _logs_of(self, con: apsw.Connection, owner: Scalar) -> list[tuple[int, int, int]]:
         found = con.execute(
@@ -301,8 +317,8 @@ class LogTable:
         direction = "DESC" if query.reverse else "ASC"
         logs = con.execute(
             "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
-            f" ORDER BY owner {direction}, branch {direction}",
-            (self._space, self.kind.name, owner, owner),
+            f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
+            (self._space, self.kind.name, owner, owner, query.low or 0, LAST if query.high is None else query.high),
         ).fetchall()
         left = query.limit
         for name, branch in logs:
@@ -311,7 +327,7 @@ class LogTable:
                 if ((name, branch) < after[:2]) is not query.reverse:
                     continue
                 after = None
-            one = replace(query, prefix=(name, branch), after=after, limit=left)
+            one = replace(query, prefix=(name, branch), low=None, high=None, after=after, limit=left)
             for record in self._select_log(con, one):
                 yield record
                 left = None if left is None else left - 1
@@ -351,6 +367,14 @@ class LogTable:
 def _whole(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+def _chosen(key: Key, query: Query) -> bool:
+    """Whether a key is within a query's bounds on the branch, and behind where it continues."""
+    branch = _whole(key[1])
+    if (query.low is not None and branch < query.low) or (query.high is not None and branch > query.high):
+        return False
+    return query.after is None or (key < query.after if query.reverse else key > query.after)
 
 
 def _bounds(query: Query) -> tuple[int, int]:

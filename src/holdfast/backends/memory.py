@@ -21,12 +21,12 @@ from holdfast.contracts import (
     Record,
     Require,
     Sharing,
+    Taken,
     Write,
     check_limits,
-    taken,
 )
 from holdfast.deadlines import remaining
-from holdfast.errors import AlreadyExists, Busy, NotFound
+from holdfast.errors import Busy, NotFound
 from holdfast.filters import Scalar, matches
 from holdfast.kinds import Kind
 
@@ -145,7 +145,7 @@ class MemoryStore(MemoryReader):
         if writes is not None:
             try:
                 return self._apply(writes)
-            except (Moved, AlreadyExists):
+            except (Moved, Taken):
                 if rebase is None:
                     raise
         if rebase is None:
@@ -172,7 +172,7 @@ class MemoryStore(MemoryReader):
                 if rival is None:
                     undo.append((table, record.key, table.set(record.key, record)))
                 elif rival.key != record.key or rival.digest != record.digest:
-                    raise taken(record, rival)
+                    raise Taken(record, rival)
             case Put(record, over):
                 table = self.table(record.kind)
                 present = table.rows.get(record.key)
@@ -180,10 +180,13 @@ class MemoryStore(MemoryReader):
                     raise Moved(record.kind, record.key, present)
                 rival = table.holder(record)
                 if rival is not None and rival.key != record.key:
-                    raise taken(record, rival)
+                    raise Taken(record, rival)
                 undo.append((table, record.key, table.set(record.key, record)))
-            case Delete(kind, key, where):
+            case Delete(kind, key, where, over):
                 table = self.table(kind)
+                present = table.rows.get(key)
+                if over is not None and (present is None or present.digest != over):
+                    raise Moved(kind, key, present)
                 for found in table.match(Query(kind=kind, prefix=key, where=where)):
                     undo.append((table, found.key, table.set(found.key, None)))
             case Require(kind, key, digest):

@@ -33,6 +33,7 @@ from holdfast.contracts import (
     Record,
     Require,
     Sharing,
+    Taken,
     Write,
     check_limits,
 )
@@ -105,15 +106,15 @@ class SqliteStore:
                 raise expired()
             try:
                 self._con = self._connect()
-                self._space = schema.prepare(self._con, namespace, KINDS)
+                self.space = schema.prepare(self._con, namespace, KINDS)
             finally:
                 self._lock.release()
             _sync_folder(self._path)
         else:
             self._con = self._connect()
-            self._space = schema.look(self._con, namespace)
-        self._writer = SqliteReader(self._con, tables(KINDS, self._space, remember=True))
-        self._layout = tables(KINDS, self._space, remember=False)
+            self.space = schema.look(self._con, namespace)
+        self._writer = SqliteReader(self._con, tables(KINDS, self.space, remember=True))
+        self._layout = tables(KINDS, self.space, remember=False)
 
     def _connect(self) -> apsw.Connection:
         if self._read_only:
@@ -129,7 +130,8 @@ class SqliteStore:
     # reading
 
     @contextmanager
-    def _reading(self) -> Iterator[SqliteReader]:
+    def reading(self) -> Iterator[SqliteReader]:
+        """A connection to read on, for as long as the block lasts."""
         self._check_usable()
         try:
             reader = self._idle.pop()
@@ -147,14 +149,14 @@ class SqliteStore:
             return _connect_read_only(self._path, self._vfs, self._timeout)
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
-        with self._reading() as reader:
+        with self.reading() as reader:
             return reader.get(kind, keys)
 
     def scan(self, query: Query) -> Iterator[Record]:
         left = query.limit
         while True:
             limit = PAGE if left is None else min(PAGE, left)
-            with self._reading() as reader:
+            with self.reading() as reader:
                 page = list(reader.scan(replace(query, limit=limit)))
             yield from page
             left = None if left is None else left - len(page)
@@ -163,7 +165,7 @@ class SqliteStore:
             query = replace(query, after=_order_of(page[-1], query))
 
     def count(self, query: Query) -> int:
-        with self._reading() as reader:
+        with self.reading() as reader:
             return reader.count(query)
 
     # writing
@@ -200,7 +202,7 @@ class SqliteStore:
         if writes is not None:
             try:
                 return self._apply(writes)
-            except (Moved, AlreadyExists):
+            except (Moved, Taken):
                 if rebase is None:
                     raise
                 self._undo()
@@ -260,7 +262,7 @@ class SqliteStore:
             if request.writes is not None:
                 try:
                     return self._apply_or_undo(request.writes)
-                except (Moved, AlreadyExists):
+                except (Moved, Taken):
                     if request.rebase is None:
                         raise
             return () if request.rebase is None else self._apply_or_undo(request.rebase(self._writer))
@@ -293,6 +295,8 @@ class SqliteStore:
     def _rarer(self, write: Write) -> None:
         con, layout = self._con, self._writer.layout
         if isinstance(write, Delete):
+            if write.over is not None:
+                self._rarer(Require(write.kind, write.key, write.over))
             layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
         elif isinstance(write, Require):
             present = layout[write.kind.name].get(con, write.key)
@@ -302,7 +306,7 @@ class SqliteStore:
     # the store as a whole
 
     def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
-        with self._reading() as reader:
+        with self.reading() as reader:
             size = sum(table.size(reader.con) for table in self._layout.values()) if measure else None
             reader.con.execute("SELECT count(*) FROM spaces").fetchone()
             problems = tuple(_engine_check(reader.con)) if check else ()
@@ -318,7 +322,7 @@ class SqliteStore:
         """A whole copy of the file as of one moment, while others go on writing."""
         if os.path.exists(path):
             raise AlreadyExists(f"{path} exists; name a file that does not")
-        with self._reading() as reader, apsw.Connection(path) as target:
+        with self.reading() as reader, apsw.Connection(path) as target:
             with target.backup("main", reader.con, "main") as copy:
                 copy.step()
             target.execute("PRAGMA journal_mode = DELETE")

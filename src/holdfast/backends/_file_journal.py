@@ -1,0 +1,214 @@
+"""The journal that makes a commit of several files one step.
+
+A commit is written here whole and synced, then carried out on the files, each synced in turn, then marked
+done. Whoever next takes the lock and finds it pending carries it out again: every step may be repeated.
+One that is not whole was never begun, and is forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.backends._file_disk import Disk
+from holdfast.errors import BackendError, ConnectionFailed
+
+FOLDER = ".holdfast"
+JOURNAL = f"{FOLDER}/journal"
+TEMPORARY = f"{FOLDER}/tmp"
+
+_PENDING = b"pending "
+_DONE = b"done    "
+_HEADER = re.compile(rb"pending ([0-9a-f]{64}) +([0-9]+)\n")
+_INSIDE = re.compile(r"[a-z0-9_.%~-]+(?:/[a-z0-9_.%~-]+)*")
+_PAGE = 4096  # whole pages are overwritten in place, which a sync writes without touching metadata
+_KEEP = 1 << 20
+
+
+class Step(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One change to one file, which may be made twice.
+
+    append: `content` at `offset`, where the file then ends. replace: `content` takes the place of the file.
+    move: the temporary file `source` does. blank: spaces over each (offset, length). remove: nothing does.
+    """
+
+    do: Literal["append", "replace", "move", "blank", "remove"]
+    path: str
+    content: bytes = b""
+    offset: int = 0
+    source: str = ""
+    spans: list[tuple[int, int]] = []
+
+
+class Journal:
+    """Carries out commits on a disk. Its user holds the exclusive lock."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._made = 0
+        self._unsynced: set[str] = set()
+
+    def prepare(self, content: bytes) -> str:
+        """A synced temporary file with this content, for a later `move`."""
+        name = self._temporary(content)
+        self._disk.sync_folder(TEMPORARY)
+        return name
+
+    def carry_out(self, steps: Sequence[Step]) -> None:
+        """Make all changes or none, durably.
+
+        BackendError if nothing was changed; ConnectionFailed with an unknown outcome if it stopped in the
+        middle, in which case the next to take the lock finishes it.
+        """
+        try:
+            self._write(steps)
+            staged = self._stage(steps)
+        except OSError as cause:
+            self._undo(steps, cause)
+            raise BackendError(f"the disk refused: {cause}; nothing was written") from cause
+        try:
+            self._finish(steps, staged)
+        except OSError as cause:
+            raise _unknown(cause) from cause
+
+    def recover(self) -> bool:
+        """Finish what a dead process left, or forget it if it was not whole; True if there was anything."""
+        content = self._disk.read(JOURNAL) or b""
+        steps = read_steps(content)
+        try:
+            if steps is not None:
+                self._finish(steps, self._stage(steps))
+            elif content.startswith(_PENDING):
+                self._mark_done(wipe=True)
+            for name in self._disk.names(TEMPORARY):
+                self._disk.remove(f"{TEMPORARY}/{name}")
+        except OSError as cause:
+            raise BackendError(f"an interrupted commit cannot be finished: {cause}; make room, then repeat") from cause
+        return content.startswith(_PENDING)
+
+    def _write(self, steps: Sequence[Step]) -> None:
+        payload = b"".join(_encoded(steps))
+        header = b"%s%s %12d\n" % (_PENDING, hashlib.sha256(payload).hexdigest().encode(), len(payload))
+        length = len(header) + len(payload)
+        self._disk.write(JOURNAL, 0, (header + payload).ljust(-(-length // _PAGE) * _PAGE, b"\n"))
+        self._disk.sync(JOURNAL)
+
+    def _stage(self, steps: Sequence[Step]) -> list[str]:
+        """Do what takes room: lengthen logs and write new contents beside the old ones."""
+        staged = []
+        for step in steps:
+            source = step.source
+            if step.do == "append":
+                self._append(step)
+            elif step.do == "replace":
+                source = self._temporary(step.content)
+            staged.append(source)
+        return staged
+
+    def _append(self, step: Step) -> None:
+        folder = os.path.dirname(step.path)
+        if step.offset == 0:
+            self._make_folder(folder)
+            self._unsynced.add(folder)
+        self._disk.write(step.path, step.offset, step.content)
+        self._disk.sync(step.path)
+
+    def _temporary(self, content: bytes) -> str:
+        self._made += 1
+        name = f"{TEMPORARY}/{self._made}"
+        self._disk.write(name, 0, content)
+        self._disk.sync(name)
+        return name
+
+    def _finish(self, steps: Sequence[Step], staged: Sequence[str]) -> None:
+        """Do what takes no room: put new contents in place, and remove."""
+        for step, source in zip(steps, staged, strict=True):
+            if step.do == "blank":
+                for offset, length in step.spans:
+                    self._disk.write(step.path, offset, b" " * length, cut=False)
+                self._disk.sync(step.path)
+            elif step.do == "remove":
+                self._disk.remove(step.path)
+                self._unsynced.add(self._disk.drop_empty(os.path.dirname(step.path)))
+            elif source:
+                self._put(source, step.path)
+        for folder in sorted(self._unsynced):
+            self._disk.sync_folder(folder)
+        self._unsynced.clear()
+        self._mark_done(wipe=any(step.do != "append" and step.do != "replace" for step in steps))
+
+    def _put(self, source: str, path: str) -> None:
+        folder = os.path.dirname(path)
+        self._unsynced.add(folder)
+        try:
+            self._disk.rename(source, path)
+        except FileNotFoundError:
+            self._make_folder(folder)
+            if os.path.basename(source) in self._disk.names(TEMPORARY):
+                self._disk.rename(source, path)
+            # Otherwise it was moved before the interruption.
+
+    def _make_folder(self, folder: str) -> None:
+        self._unsynced.update(self._disk.make_folder(folder))
+
+    def _mark_done(self, wipe: bool) -> None:
+        """Not synced: to carry out the last commit again changes nothing. What was removed must not stay here."""
+        self._disk.write(JOURNAL, 0, _DONE, cut=wipe)
+
+    def _undo(self, steps: Sequence[Step], cause: OSError) -> None:
+        try:
+            for step in steps:
+                if step.do == "append":
+                    self._disk.cut(step.path, step.offset)
+                    if step.offset:
+                        self._disk.sync(step.path)
+                    else:
+                        self._disk.sync_folder(self._disk.drop_empty(os.path.dirname(step.path)))
+            self._mark_done(wipe=True)
+            self._disk.sync(JOURNAL)
+            for name in self._disk.names(TEMPORARY):
+                self._disk.remove(f"{TEMPORARY}/{name}")
+        except OSError:
+            raise _unknown(cause) from cause
+
+
+def _unknown(cause: OSError) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"the disk failed in the middle of a commit: {cause}; repeating it with the same ids is safe", "unknown"
+    )
+
+
+def _encoded(steps: Sequence[Step]) -> Iterator[bytes]:
+    for step in steps:
+        yield b"%d %s\n" % (len(step.content), msgspec.json.encode(replace(step, content=b"")))
+        yield step.content
+        yield b"\n"
+
+
+def read_steps(journal: bytes) -> list[Step] | None:
+    """The steps of a pending commit; None if there is none, or if it was never written whole."""
+    header = _HEADER.match(journal)
+    if header is None:
+        return None
+    payload = journal[header.end() : header.end() + int(header[2])]
+    if hashlib.sha256(payload).hexdigest().encode() != header[1]:
+        return None
+    return list(_decoded(payload))
+
+
+def _decoded(payload: bytes) -> Iterator[Step]:
+    at = 0
+    while at < len(payload):
+        end = payload.index(b"\n", at)
+        size, _, head = payload[at:end].partition(b" ")
+        step = msgspec.json.decode(head, type=Step)
+        at = end + 1 + int(size) + 1
+        if _INSIDE.fullmatch(step.path) is None or ".." in step.path.split("/"):
+            raise BackendError(f"the journal names {step.path!r}, which is no file of the store; remove it by hand")
+        yield replace(step, content=payload[end + 1 : at - 1])
