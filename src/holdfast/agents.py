@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast import codec, cursors
+from holdfast.agent_records import Present, present_record, read_present, revise
 from holdfast.commits import Plan, get
 from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
-from holdfast.diffs import differences
+from holdfast.diffs import agent_changes
 from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
 from holdfast.filters import Filter
-from holdfast.history import first_link, next_link
-from holdfast.ids import check_id, moment, new_id
+from holdfast.ids import check_id
 from holdfast.kinds import AGENTS, HEADS, REVISIONS
-from holdfast.model import Agent, Change, Json, Page, Value
+from holdfast.model import Agent, Change, Json, Page
 from holdfast.nouns import Ground, Noun
 
 Migration = Callable[[dict[str, Json]], dict[str, Json]]
-
-
-class Present(Value, frozen=True, kw_only=True):
-    """Which revision of an agent is the present one; `uid` tells agents of the same id apart."""
-
-    id: str
-    uid: str
-    revision: int
-    link: bytes
-    created_at: int
 
 
 class Agents(Noun):
@@ -94,45 +82,20 @@ class Agents(Noun):
 
         def place(reader: Reader) -> list[Write]:
             record = get(reader, AGENTS, agent_id)
-            present = None if record is None else _present(record)
+            present = None if record is None else read_present(record)
             number = 0 if present is None else present.revision
             if expected is not None and expected != number:
                 raise Conflict(f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat")
             old = None if present is None else self._revision(reader, present, number)
             agent = make(None if old is None or present is None else self._read(old, present))
-            writes, kept = self._writes(agent, present, record, old)
-            saved[:] = [kept]
-            return writes
+            revised = revise(agent, present, old, self._stamps.next())
+            saved[:] = [revised.agent]
+            pointer = present_record(revised.present)
+            return [Insert(revised.record), Insert(pointer) if record is None else Put(pointer, record.digest)]
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
         return saved[-1]
-
-    def _writes(
-        self, agent: Agent, present: Present | None, record: Record | None, old: Record | None
-    ) -> tuple[list[Write], Agent]:
-        at = self._stamps.next()
-        if present is None:
-            uid = new_id()
-            present = Present(id=agent.id, uid=uid, revision=0, link=first_link(uid), created_at=at)
-        number = present.revision + 1
-        kept = replace(
-            agent,
-            revision=number,
-            created_at=moment(present.created_at),
-            modified_at=moment(at),
-            active_sessions=0,
-        )
-        body = _revision_body(kept, old)
-        digest = codec.digest(body)
-        link = next_link(present.link, digest, number)
-        revision = Record(REVISIONS, (present.uid, number), body, digest, (link,))
-        now = replace(present, revision=number, link=link)
-        pointer_body = codec.encode(now, "agent")
-        pointer = Record(AGENTS, (agent.id,), pointer_body, codec.digest(pointer_body))
-        writes: list[Write] = [Insert(revision)]
-        writes.append(Insert(pointer) if record is None else Put(pointer, record.digest))
-        return writes, kept
 
     def get(self, agent_id: str, *, revision: int | None = None, timeout: float | None = None) -> Agent | None:
         """The agent as last saved, or as of a revision; None if it is not there."""
@@ -140,7 +103,7 @@ class Agents(Noun):
             record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
             if record is None:
                 return None
-            present = _present(record)
+            present = read_present(record)
             kept = self._revision(self._store, present, revision or present.revision)
             if kept is None:
                 return None
@@ -218,7 +181,7 @@ class Agents(Noun):
             record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
             if record is None:
                 return []
-            present = _present(record)
+            present = read_present(record)
             newest = Query(kind=REVISIONS, prefix=(present.uid,), reverse=True, limit=offset + limit)
             return [self._read(row, present) for row in list(self._store.scan(newest))[offset:]]
 
@@ -228,12 +191,7 @@ class Agents(Noun):
         new = self.get(agent_id, revision=after, timeout=timeout)
         if old is None or new is None:
             raise NotFound(f"agent {agent_id!r} has no revision {before if old is None else after}")
-        ignored = {"modified_at", "revision", "active_sessions"}
-        return [
-            change
-            for change in differences(msgspec.to_builtins(old), msgspec.to_builtins(new))
-            if change.path[0] not in ignored
-        ]
+        return [*agent_changes(old, new)]
 
     def delete(self, agent_id: str, *, timeout: float | None = None) -> None:
         """Remove an agent with its revisions, sessions and checkpoints; fine if there is none."""
@@ -241,30 +199,7 @@ class Agents(Noun):
             self._ground.sweeps.delete_agent(check_id(agent_id, "agent id"))
 
 
-def _present(record: Record) -> Present:
-    return codec.decode(record.body, Present, f"agent {record.key[0]!r}")
-
-
 def _must(present: Agent | None, agent_id: str) -> Agent:
     if present is None:
         raise NotFound(f"there is no agent {agent_id!r}; save it first")
     return present
-
-
-_KNOWN = frozenset(Agent.__struct_fields__)
-
-
-def _revision_body(agent: Agent, old: Record | None) -> bytes:
-    """The bytes of a revision; fields that only a later version knows are carried over from the last."""
-    content: dict[str, Any] = {
-        name: value for name, value in msgspec.to_builtins(agent).items() if name not in ("revision",)
-    }
-    if old is not None:
-        before = codec.decode_envelope(old.body, f"agent {agent.id!r}")
-        content = {**{name: value for name, value in before.items() if name not in _KNOWN}, **content}
-    body = codec.encode(content, "agent")
-    try:
-        msgspec.json.decode(body, type=Agent)
-    except msgspec.ValidationError as cause:
-        raise InvalidInput(f"the agent cannot be stored: {cause}") from cause
-    return body

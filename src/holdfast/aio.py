@@ -9,12 +9,37 @@ from types import TracebackType
 from typing import Any, Literal
 
 from holdfast.agents import Agents, Migration
+from holdfast.automatic import Automatic
 from holdfast.bridge import Bridge
+from holdfast.checkpoints import Checkpoints
 from holdfast.client import Holdfast, open
 from holdfast.contracts import Inspection
 from holdfast.ids import Clock
 from holdfast.integrity import Report
-from holdfast.model import Agent, Change, Json, Message, Page, Session, SessionStatus, StorageStats, Tree, Usage
+from holdfast.model import (
+    Agent,
+    Change,
+    Checkpoint,
+    CheckpointDiff,
+    CheckpointKind,
+    CheckpointStatus,
+    Collected,
+    Head,
+    Json,
+    Message,
+    Page,
+    Restored,
+    Session,
+    SessionStatus,
+    StorageStats,
+    ToolCall,
+    Tree,
+    Usage,
+)
+from holdfast.pruning import Pruned
+from holdfast.restoring import Verification
+from holdfast.retention import Retention
+from holdfast.scopes import Scope
 from holdfast.sessions import UNSET, Sessions, Unset
 
 
@@ -274,6 +299,233 @@ class AsyncSessions:
         )
 
 
+class AsyncCheckpoints:
+    """`hf.checkpoints`: create, restore, fork, diff, prune, and read what was."""
+
+    def __init__(self, sync: Checkpoints, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def get(self, checkpoint_id: str, *, timeout: float | None = None) -> Checkpoint | None:
+        """The checkpoint, or None; a damaged one is IntegrityError."""
+        return await self._bridge.call(self._noun.get, checkpoint_id, timeout=timeout)
+
+    async def has(self, checkpoint_id: str, *, timeout: float | None = None) -> bool:
+        """Whether there is such a checkpoint, damaged or not."""
+        return await self._bridge.call(self._noun.has, checkpoint_id, timeout=timeout)
+
+    async def latest(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        order: Literal["written", "step"] = "written",
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> Checkpoint | None:
+        """The newest sound checkpoint of an agent or a session, or None.
+
+        A damaged newer one is passed over with a warning, or raised as IntegrityError with `strict=True`.
+        """
+        return await self._bridge.call(
+            self._noun.latest, agent_id, session_id=session_id, order=order, strict=strict, timeout=timeout
+        )
+
+    async def delete(self, checkpoint_id: str, *, timeout: float | None = None) -> None:
+        """Remove a checkpoint; fine if there is none, Conflict while sessions are detached by it."""
+        await self._bridge.call(self._noun.delete, checkpoint_id, timeout=timeout)
+
+    async def create(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        messages: Sequence[Message | dict[str, Any]] = (),
+        id: str | None = None,
+        kind: CheckpointKind = "manual",
+        step: int | None = None,
+        status: CheckpointStatus = "completed",
+        reason: str | None = None,
+        name: str | None = None,
+        protected: bool = False,
+        description: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        partial_results: Sequence[Json] = (),
+        tool_calls: Sequence[ToolCall] = (),
+        extra: Json = None,
+        run_id: str | None = None,
+        parent_id: str | None = None,
+        ttl: float | None = None,
+        replace: bool = False,
+        timeout: float | None = None,
+    ) -> Checkpoint:
+        """A checkpoint of one session, or of an agent's state and all its sessions at one instant.
+
+        `messages` are appended to the session in the same commit. `ttl` seconds from now it may be pruned.
+        A second one of the same session and step is AlreadyExists if it says something else, unless
+        `replace=True`.
+        """
+        return await self._bridge.call(
+            self._noun.create,
+            agent_id,
+            session_id=session_id,
+            messages=messages,
+            id=id,
+            kind=kind,
+            step=step,
+            status=status,
+            reason=reason,
+            name=name,
+            protected=protected,
+            description=description,
+            metadata=metadata,
+            partial_results=partial_results,
+            tool_calls=tool_calls,
+            extra=extra,
+            run_id=run_id,
+            parent_id=parent_id,
+            ttl=ttl,
+            replace=replace,
+            timeout=timeout,
+        )
+
+    async def restore(
+        self,
+        checkpoint_id: str,
+        *,
+        sessions: Sequence[str] | None = None,
+        state: bool | None = None,
+        verify: Verification = "full",
+        timeout: float | None = None,
+    ) -> Restored:
+        """Make a checkpoint's content the present one, or change nothing.
+
+        Everything that would become live is verified first; `verify="pointers"` checks only the checkpoint, the
+        revision and the heads. Of an agent's checkpoint, `sessions=[…]` restores a part, without the state
+        unless `state=True`. Restoring the result's `recovery` checkpoint undoes it.
+        """
+        return await self._bridge.call(
+            self._noun.restore, checkpoint_id, sessions=sessions, state=state, verify=verify, timeout=timeout
+        )
+
+    async def prune(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        keep: int | None = None,
+        kind: CheckpointKind | None = None,
+        policy: Retention | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> Pruned:
+        """Remove an agent's or a session's checkpoints beyond the last `keep`, and expired ones.
+
+        With `kind` only checkpoints of that kind are looked at. Named and protected ones survive, and so does
+        the newest.
+        """
+        return await self._bridge.call(
+            self._noun.prune,
+            agent_id,
+            session_id=session_id,
+            keep=keep,
+            kind=kind,
+            policy=policy,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+
+    async def state(self, checkpoint_id: str, *, timeout: float | None = None) -> Agent:
+        """The agent as it was at a checkpoint of it."""
+        return await self._bridge.call(self._noun.state, checkpoint_id, timeout=timeout)
+
+    async def heads(self, checkpoint_id: str, *, timeout: float | None = None) -> Mapping[str, Head]:
+        """Where each session stood at a checkpoint, by session id."""
+        return await self._bridge.call(self._noun.heads, checkpoint_id, timeout=timeout)
+
+    def messages(
+        self, checkpoint_id: str, session_id: str | None = None, *, timeout: float | None = None
+    ) -> AsyncIterator[Message]:
+        """The transcript of a session as of a checkpoint, lazily; a session's own checkpoint needs no session id."""
+        return self._bridge.iterate(self._noun.messages, checkpoint_id, session_id, timeout=timeout)
+
+    async def diff(
+        self, before: str, after: str, *, messages: bool = True, timeout: float | None = None
+    ) -> CheckpointDiff:
+        """What changed from one checkpoint to another; `messages=False` only says in which sessions."""
+        return await self._bridge.call(self._noun.diff, before, after, messages=messages, timeout=timeout)
+
+    async def fork(
+        self,
+        checkpoint_id: str,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        copy: bool = False,
+        timeout: float | None = None,
+    ) -> Session | Agent:
+        """The same point as a new session, or for an agent's checkpoint as a new agent with its sessions.
+
+        It shares storage with what it came from; `copy=True` makes it independent.
+        """
+        return await self._bridge.call(self._noun.fork, checkpoint_id, id=id, title=title, copy=copy, timeout=timeout)
+
+    async def changed(self, agent_id: str, *, timeout: float | None = None) -> bool:
+        """Whether an agent or one of its sessions has changed since its last checkpoint."""
+        return await self._bridge.call(self._noun.changed, agent_id, timeout=timeout)
+
+    def before(
+        self,
+        description: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        rollback_on_error: bool = False,
+    ) -> Scope:
+        """A scope around a risky operation: `with … as scope:` takes a checkpoint, `scope.rollback()` goes back.
+
+        With `rollback_on_error=True` an exception rolls back by itself, and is raised all the same.
+        """
+        return self._noun.before(
+            description, agent_id=agent_id, session_id=session_id, rollback_on_error=rollback_on_error
+        )
+
+    def automatic(self, agent_id: str, *, every_s: float = 300, keep: int = 10, enabled: bool = True) -> Automatic:
+        """The timer that checkpoints an agent while something changes; it runs from `start()` to `stop()`.
+
+        There is one per agent: asking again gives the same one while it runs.
+        """
+        return self._noun.automatic(agent_id, every_s=every_s, keep=keep, enabled=enabled)
+
+    async def list(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        kind: CheckpointKind | None = None,
+        order: Literal["written", "step"] = "written",
+        limit: int = 100,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> Page[Checkpoint]:
+        """An agent's own checkpoints, or a session's, or all: the last written first, or by ascending step.
+
+        Damaged ones are listed and say so.
+        """
+        return await self._bridge.call(
+            self._noun.list,
+            agent_id,
+            session_id=session_id,
+            kind=kind,
+            order=order,
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            timeout=timeout,
+        )
+
+
 class AsyncHoldfast:
     """An open store for an event loop, around a synchronous one."""
 
@@ -282,6 +534,7 @@ class AsyncHoldfast:
         self._bridge = Bridge(sync._store, sync._ground.timeout)
         self.agents = AsyncAgents(sync.agents, self._bridge)
         self.sessions = AsyncSessions(sync.sessions, self._bridge)
+        self.checkpoints = AsyncCheckpoints(sync.checkpoints, self._bridge)
 
     async def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""
@@ -291,8 +544,8 @@ class AsyncHoldfast:
         """Check every record and chain of this namespace; damage is named, not raised."""
         return await self._bridge.call(self._noun.verify, timeout=timeout)
 
-    async def gc(self, *, timeout: float | None = None) -> int:
-        """Finish interrupted deletions; returns how many."""
+    async def gc(self, *, timeout: float | None = None) -> Collected:
+        """Finish interrupted deletions and reclaim what nothing reaches; branches of living sessions stay."""
         return await self._bridge.call(self._noun.gc, timeout=timeout)
 
     async def health(self, *, timeout: float | None = None) -> Inspection:

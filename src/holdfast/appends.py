@@ -23,9 +23,9 @@ from holdfast.history import (
     find_reached,
     first_link,
     message_link,
+    move,
     next_branch,
     next_link,
-    pointer_record,
     reaches,
     usage_record,
 )
@@ -97,9 +97,8 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
     moved = replace(
         pointer, seq=seq, n=n, link=link, message_id=parent, updated_at=at, last_message_at=message.created_at
     )
-    record = pointer_record(moved, seen.later)
-    writes = [Put(record, seen.digest), *inserts]
-    return Appended(writes, Seen(moved, record.digest, seen.later), placed)
+    now_seen, writes = move(seen, moved)
+    return Appended(writes + inserts, now_seen, placed)
 
 
 def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None, activate: bool, at: int) -> Appended:
@@ -186,12 +185,9 @@ def _leave_head(appended: Appended, pointer: Pointer, seen: Seen) -> Appended:
     """The same append with the head left where it was; only the counters move."""
     moved = appended.seen.pointer
     stays = replace(pointer, n=moved.n, updated_at=moved.updated_at, last_message_at=moved.last_message_at)
-    record = pointer_record(stays, seen.later)
-    return replace(
-        appended,
-        writes=[Put(record, seen.digest), *appended.writes[1:]],
-        seen=Seen(stays, record.digest, seen.later),
-    )
+    now_seen, writes = move(seen, stays)
+    inserts = [write for write in appended.writes if isinstance(write, Insert)]
+    return replace(appended, writes=writes + inserts, seen=now_seen)
 
 
 def _title(reader: Reader, pointer: Pointer, fresh: Sequence[Said]) -> tuple[Pointer, list[Write]]:

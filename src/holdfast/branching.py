@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from holdfast import history
 from holdfast.commits import Plan, get
-from holdfast.contracts import Insert, Put, Reader, Require, Write
+from holdfast.contracts import Insert, Reader, Require, Write
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.ids import check_id, new_id
@@ -56,8 +58,7 @@ class Branching(Transcripts):
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             end = self._end(reader, seen.pointer, branch)
-            pointer = self._point(reader, seen.pointer, branch, end)
-            return [Put(history.pointer_record(pointer, seen.later), seen.digest)]
+            return history.move(seen, self._point(reader, seen.pointer, branch, end))[1]
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
@@ -96,76 +97,111 @@ class Branching(Transcripts):
         """
         check_id(session_id, "session id")
         new = new_id() if id is None else check_id(id, "session id")
+        if at is not None:
+            check_id(at, "message id")
+
+        def stand(reader: Reader, pointer: Pointer) -> Pointer:
+            if at is None:
+                return pointer
+            _, branch, seq = history.find_reached(reader, pointer, at).key
+            return self._point(reader, pointer, int(branch), int(seq))
+
         with self._within(timeout):
-            self._ground.sweeps.finish_session(new)
-            if copy:
-                return self._fork_copy(session_id, at, new, title)
-            forked: list[tuple[Stored, Seen]] = []
+            return self._fork(session_id, new, stand, title=title, copy=copy)
 
-            def place(reader: Reader) -> list[Write]:
-                stored, pointer, required = self._fork_point(reader, session_id, at, new, title)
-                head = history.pointer_record(pointer, {})
-                forked[:] = [(stored, Seen(pointer, head.digest, {}))]
-                return [*required, Insert(stored_record(stored)), Insert(head)]
+    def _fork(
+        self,
+        session_id: str,
+        new: str,
+        stand: Callable[[Reader, Pointer], Pointer],
+        *,
+        title: str | None = None,
+        agent_id: str | None = None,
+        copy: bool = False,
+    ) -> Session:
+        """A new session that begins where `stand` says, of the same agent or of another."""
+        self._ground.sweeps.finish_session(new)
+        named = {"title": title, "agent_id": agent_id}
+        given = {name: value for name, value in named.items() if value is not None}
+        if copy:
+            return self._fork_copy(session_id, new, stand, given)
+        forked: list[tuple[Stored, Seen]] = []
 
-            Plan(None, place, lambda: None).carry_out(self._store)
-            stored, seen = forked[-1]
-            self._ground.remember(seen)
-            return view(stored, seen.pointer)
+        def place(reader: Reader) -> list[Write]:
+            stored, pointer, required = self._fork_point(reader, session_id, new, stand, given)
+            seen, head = history.new_head(pointer)
+            forked[:] = [(stored, seen)]
+            return [required, Insert(stored_record(stored)), *head]
+
+        Plan(None, place, lambda: None).carry_out(self._store)
+        stored, seen = forked[-1]
+        self._ground.remember(seen)
+        return view(stored, seen.pointer)
 
     def _fork_point(
-        self, reader: Reader, session_id: str, at: str | None, new: str, title: str | None
-    ) -> tuple[Stored, Pointer, list[Write]]:
+        self,
+        reader: Reader,
+        session_id: str,
+        new: str,
+        stand: Callable[[Reader, Pointer], Pointer],
+        given: dict[str, str],
+    ) -> tuple[Stored, Pointer, Require]:
         seen = history.must_see(reader, session_id)
         record = get(reader, SESSIONS, session_id)
-        assert record is not None
-        if get(reader, HEADS, new) is not None:
+        if record is None or get(reader, HEADS, new) is not None:
             raise AlreadyExists(f"session {new!r} exists; choose another id")
-        pointer = seen.pointer
-        if at is not None:
-            key = history.find_reached(reader, pointer, check_id(at, "message id")).key
-            pointer = self._point(reader, pointer, int(key[1]), int(key[2]))
+        at = stand(reader, seen.pointer)
         stamp = self._stamps.next()
-        source = read_stored(record)
-        named = title if title is not None else source.title
-        origin = (pointer.branch, pointer.seq)
-        stored = replace(source, id=new, uid=new_id(), created_at=stamp, title=named, origin=origin)
+        stored = replace(
+            read_stored(record), id=new, uid=new_id(), created_at=stamp, origin=(at.branch, at.seq), **given
+        )
         pointer = replace(
-            pointer,
+            at,
             session_id=new,
             uid=stored.uid,
+            agent_id=stored.agent_id,
             open=False,
             created_at=stamp,
             updated_at=stamp,
             detached_by=None,
-            titled=named is not None,
+            titled=stored.title is not None,
         )
-        return stored, pointer, [Require(HEADS, (session_id,), seen.digest)]
+        return stored, pointer, Require(HEADS, (session_id,), seen.digest)
 
-    def _fork_copy(self, session_id: str, at: str | None, new: str, title: str | None) -> Session:
-        stored, pointer, _ = self._fork_point(self._store, session_id, at, new, title)
+    def _fork_copy(
+        self,
+        session_id: str,
+        new: str,
+        stand: Callable[[Reader, Pointer], Pointer],
+        given: dict[str, str],
+    ) -> Session:
+        stored, pointer, _ = self._fork_point(self._store, session_id, new, stand, given)
         runs = history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
         own = new_id()
         stored = replace(stored, history=own, origin=None)
+        first = history.first_link(own)
+        root = Branch(history=own, branch=ROOT_BRANCH, opened_by=stored.uid, fork_link=first)
         link = self._ground.sweeps.staged_copy(own, pointer.history, runs)
-        root = Branch(history=own, branch=ROOT_BRANCH, opened_by=stored.uid, fork_link=history.first_link(own))
         pointer = replace(pointer, history=own, branch=ROOT_BRANCH, link=link, n=pointer.seq, open=True)
-        return self._insert(stored, pointer, [Insert(history.branch_record(root)), self._ground.sweeps.publish(own)])
+        published: list[Write] = [Insert(history.branch_record(root)), self._ground.sweeps.publish(own)]
+        return self._insert(stored, pointer, published)
 
     def _insert(self, stored: Stored, pointer: Pointer, writes: list[Write]) -> Session:
-        session, head = stored_record(stored), history.pointer_record(pointer, {})
-        check_readable(session, head)
+        """Add a session that is not there yet."""
+        session = stored_record(stored)
+        seen, head = history.new_head(pointer)
+        check_readable(session, history.pointer_record(pointer, {}))
 
         def place(reader: Reader) -> list[Write]:
             if get(reader, HEADS, stored.id) is not None:
                 raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
-            return [Insert(session), Insert(head), *writes]
+            return [Insert(session), *head, *writes]
 
         if stored.id != stored.history:
             self._ground.sweeps.finish_session(stored.id)
         Plan(None, place, lambda: None).carry_out(self._store)
-        self._ground.remember(Seen(pointer, head.digest, {}))
-        return view(stored, pointer)
+        self._ground.remember(seen)
+        return view(stored, seen.pointer)
 
 
 def _branch_points(views: list[BranchView]) -> list[str | None]:

@@ -10,15 +10,17 @@ from urllib.parse import unquote, urlsplit
 from holdfast.agents import Agents, Migration
 from holdfast.backends.memory import MemoryStore
 from holdfast.backends.sqlite import SqliteStore
-from holdfast.contracts import Inspection, Query, RecordStore
+from holdfast.checkpoints import Checkpoints
+from holdfast.contracts import Compacts, Delete, Inspection, Query, RecordStore
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.filters import Filter
 from holdfast.ids import Clock, Stamps, check_id
 from holdfast.integrity import Report, Verifier
-from holdfast.kinds import AGENTS, HEADS, MESSAGES
-from holdfast.model import StorageStats
+from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, HEADS, MESSAGES
+from holdfast.model import Collected, StorageStats
 from holdfast.nouns import Ground, Noun, check_timeout
+from holdfast.pruning import BATCH, collect_captures
 from holdfast.sessions import Sessions
 from holdfast.sweeps import Sweeps
 
@@ -35,10 +37,11 @@ class Holdfast(Noun):
         migrations: Mapping[int, Migration] | None = None,
     ) -> None:
         stamps = Stamps(clock)
-        ground = Ground(store, stamps, Sweeps(store, stamps), check_timeout(timeout), {})
+        ground = Ground(store, stamps, Sweeps(store, stamps), check_timeout(timeout), {}, {})
         super().__init__(ground)
         self.sessions = Sessions(ground)
         self.agents = Agents(ground, migrations or {})
+        self.checkpoints = Checkpoints(ground, self.sessions, self.agents)
 
     def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""
@@ -47,7 +50,7 @@ class Holdfast(Noun):
             return StorageStats(
                 agents=self._store.count(Query(kind=AGENTS)),
                 sessions=self._store.count(Query(kind=HEADS, where=attached)),
-                checkpoints=0,
+                checkpoints=self._store.count(Query(kind=CHECKPOINTS)),
                 messages=self._store.count(Query(kind=MESSAGES)),
                 bytes=self._store.inspect(measure=True).bytes or 0,
             )
@@ -57,10 +60,16 @@ class Holdfast(Noun):
         with self._within(timeout):
             return Verifier(self._store).run()
 
-    def gc(self, *, timeout: float | None = None) -> int:
-        """Finish interrupted deletions; returns how many."""
+    def gc(self, *, timeout: float | None = None) -> Collected:
+        """Finish interrupted deletions and reclaim what nothing reaches; branches of living sessions stay."""
         with self._within(timeout):
-            return self._ground.sweeps.resume()
+            sweeps = self._ground.sweeps.resume()
+            rows = [row.key for row in collect_captures(self._store)]
+            for start in range(0, len(rows), BATCH):
+                self._store.commit([Delete(CAPTURES, key) for key in rows[start : start + BATCH]])
+            if isinstance(self._store, Compacts):
+                self._store.compact()
+            return Collected(sweeps=sweeps, captures=len(rows))
 
     def health(self, *, timeout: float | None = None) -> Inspection:
         """Prove that the store answers, and say what it is."""
@@ -75,8 +84,12 @@ class Holdfast(Noun):
             self._store.backup(path)
 
     def close(self) -> None:
-        """Give everything back; closing twice is fine."""
-        self._store.close()
+        """Stop every timer and give everything back; closing twice is fine."""
+        try:
+            for timer in self._ground.timers.values():
+                timer.stop()
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Holdfast:
         return self

@@ -127,7 +127,10 @@ def encode_message(message: Message) -> tuple[bytes, Message]:
             if type(part) is JsonPart:
                 check_json(part.value, "a json part")
         body = _encode(said)
-        return body, _decode_message(body)
+        plain = _decode_message(body)
+        if plain != said:
+            raise InvalidInput(f"message {message.id!r} has a value of a wrong type; it would not read back as it is")
+        return body, plain
     except InvalidInput:
         raise
     except (

@@ -174,6 +174,15 @@ class Submits(Protocol):
         ...
 
 
+@runtime_checkable
+class Compacts(Protocol):
+    """The capability to give unused space back."""
+
+    def compact(self) -> None:
+        """Shrink to what is stored, if that is worth the work."""
+        ...
+
+
 class Blob(Struct, frozen=True, kw_only=True):
     """Bytes that are stored: their digest, their length, and when they were last put (µs)."""
 

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from holdfast import codec
 from holdfast.commits import get
-from holdfast.contracts import Key, Query, Reader, Record
+from holdfast.contracts import Insert, Key, Put, Query, Reader, Record, Write
 from holdfast.errors import CorruptData, NotFound
 from holdfast.filters import Filter
-from holdfast.kinds import BRANCHES, HEADS, MESSAGES, PRUNED, SESSIONS, USAGES
+from holdfast.kinds import BRANCHES, HEADS, MARKS, MESSAGES, PRUNED, SESSIONS, USAGES
 from holdfast.model import Message, Moment, SessionStatus, Usage, Value
 
 ROOT_BRANCH = 1
@@ -33,8 +33,8 @@ class Pointer(Value, frozen=True, kw_only=True):
     """Where a session stands. The one record an append rewrites, so it is small.
 
     `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
-    here and is this session's own. `n` is the number of messages the session has written or inherited. Stamps
-    are microseconds.
+    here and is this session's own. `n` is the number of messages the session has written or inherited.
+    `marked` says that its agent's next checkpoint will look at it. Stamps are microseconds.
     """
 
     session_id: str
@@ -55,6 +55,20 @@ class Pointer(Value, frozen=True, kw_only=True):
     archived: bool = False
     detached_by: str | None = None
     titled: bool = False
+    marked: bool = False
+    checkpointed_at: int = 0
+    checkpoint_id: str | None = None
+
+
+class Position(Value, frozen=True, kw_only=True):
+    """A place in a history that a session can point at."""
+
+    history: str
+    branch: int
+    seq: int
+    link: bytes
+    n: int
+    message_id: str | None = None
 
 
 class Seen(Struct, frozen=True, gc=False):
@@ -114,6 +128,50 @@ def pointer_record(pointer: Pointer, later: dict[str, Any]) -> Record:
         pointer.updated_at,
     )
     return Record(HEADS, (pointer.session_id,), body, _sha256(body).digest(), fields)
+
+
+class Mark(Value, frozen=True, kw_only=True):
+    """A session whose head has moved, or which has come or gone, since its agent's last checkpoint."""
+
+    agent_id: str
+    session: str
+    session_id: str
+
+
+def mark(pointer: Pointer, agent_id: str) -> Put:
+    """The write that tells an agent's next checkpoint to look at this session."""
+    body = codec.encode(Mark(agent_id=agent_id, session=pointer.uid, session_id=pointer.session_id), "mark")
+    return Put(Record(MARKS, (agent_id, pointer.uid), body, codec.digest(body)))
+
+
+def position_of(pointer: Pointer) -> Position:
+    """The place a session points at."""
+    return Position(
+        history=pointer.history,
+        branch=pointer.branch,
+        seq=pointer.seq,
+        link=pointer.link,
+        n=pointer.n,
+        message_id=pointer.message_id,
+    )
+
+
+def new_head(pointer: Pointer) -> tuple[Seen, list[Write]]:
+    """The head of a session that begins, and the writes that put it there."""
+    marks: list[Write] = [] if pointer.agent_id is None else [mark(pointer, pointer.agent_id)]
+    pointer = replace(pointer, marked=bool(marks), checkpointed_at=0, checkpoint_id=None)
+    record = pointer_record(pointer, {})
+    return Seen(pointer, record.digest, {}), [Insert(record), *marks]
+
+
+def move(seen: Seen, pointer: Pointer) -> tuple[Seen, list[Write]]:
+    """The head in its new place, and the writes that put it there."""
+    writes: list[Write] = []
+    if pointer.agent_id is not None and not pointer.marked:
+        writes.append(mark(pointer, pointer.agent_id))
+        pointer = replace(pointer, marked=True)
+    record = pointer_record(pointer, seen.later)
+    return Seen(pointer, record.digest, seen.later), [Put(record, seen.digest), *writes]
 
 
 def branch_record(branch: Branch) -> Record:

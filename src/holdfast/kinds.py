@@ -80,6 +80,30 @@ MESSAGES = Kind(
 )
 USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
 PRUNED = Kind("pruned", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
+CHECKPOINTS = Kind(
+    "checkpoints",
+    key=(*_text("owner"), *_int("at")),
+    fields=(*_text("id"), *_int("step", "expires_at")),
+    unique=("id",),
+    indexes=(("owner", "step"), ("at",)),
+    orders=("at",),
+    narrow=True,
+)
+CAPTURES = Kind("captures", key=(*_text("agent", "session"), *_int("number")), narrow=True)
+MARKS = Kind("marks", key=_text("agent_id", "session"), narrow=True)
 SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
 
-KINDS: tuple[Kind, ...] = (AGENTS, REVISIONS, SESSIONS, HEADS, BRANCHES, MESSAGES, USAGES, PRUNED, SWEEPS)
+KINDS: tuple[Kind, ...] = (
+    AGENTS,
+    REVISIONS,
+    SESSIONS,
+    HEADS,
+    BRANCHES,
+    MESSAGES,
+    USAGES,
+    PRUNED,
+    CHECKPOINTS,
+    CAPTURES,
+    MARKS,
+    SWEEPS,
+)

@@ -116,6 +116,10 @@ class ToolCall(Value, frozen=True, kw_only=True):
             return cls(id=id, name=name, arguments=arguments)
 
 
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 class Usage(Value, frozen=True, kw_only=True):
     """What one model call used."""
 
@@ -285,6 +289,77 @@ class Change(Value, frozen=True, kw_only=True):
     after: Json = None
 
 
+CheckpointKind = Literal["automatic", "manual", "pre_operation", "recovery"]
+CheckpointStatus = Literal["in_progress", "completed", "failed", "halted"]
+
+
+class Checkpoint(Value, frozen=True, kw_only=True):
+    """A point to go back to. It refers to an agent's revision and to session heads, and copies neither.
+
+    `session_id` is None for one of a whole agent. `size_bytes` and `checksum` are the stored record's own;
+    `damaged` says what is wrong with it, None if nothing is.
+    """
+
+    id: str
+    agent_id: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None
+    kind: CheckpointKind = "manual"
+    step: int | None = None
+    status: CheckpointStatus = "completed"
+    reason: str | None = None
+    name: str | None = None
+    protected: bool = False
+    description: str | None = None
+    metadata: dict[str, Json] | None = None
+    partial_results: list[Json] = []
+    tool_calls: list[ToolCall] = []
+    extra: Json = None
+    parent_id: str | None = None
+    created_at: Moment
+    expires_at: Moment | None = None
+    revision: int | None = None
+    head: Head | None = None
+    size_bytes: int = 0
+    checksum: str = ""
+    damaged: str | None = None
+
+
+class Restored(Value, frozen=True, kw_only=True):
+    """What a restore did; restoring the `recovery` checkpoint undoes it."""
+
+    checkpoint: Checkpoint
+    recovery: Checkpoint
+    agent: Agent | None = None
+    sessions: list[str] = []
+    detached: list[str] = []
+    missing: list[str] = []
+
+
+class SessionDiff(Value, frozen=True, kw_only=True):
+    """How a session differs between two checkpoints; they agree up to position `common`."""
+
+    session_id: str
+    kind: Literal["added", "changed", "removed"]
+    common: int = 0
+    added: list[Message] = []
+    removed: list[Message] = []
+
+
+class CheckpointDiff(Value, frozen=True, kw_only=True):
+    """What changed from one checkpoint to another: the agent field by field, each session by its messages."""
+
+    agent: list[Change] = []
+    sessions: list[SessionDiff] = []
+
+
+class Collected(Value, frozen=True, kw_only=True):
+    """What a garbage collection did: deletions it finished, and rows of old checkpoints it removed."""
+
+    sweeps: int
+    captures: int
+
+
 class StorageStats(Value, frozen=True, kw_only=True):
     """How much a namespace holds; `bytes` are the stored bodies and blobs."""
 
@@ -348,7 +423,10 @@ def _from_provider(said: dict[str, Any]) -> Message:
     if not isinstance(role, str) or role.lower() not in ROLES:
         raise InvalidInput(f"role {role!r} is not one of {', '.join(ROLES)}")
     content = fields.pop("content", None)
-    calls = [_provider_call(call) for call in fields.pop("tool_calls", None) or []]
+    asked = fields.pop("tool_calls", None) or []
+    if not isinstance(asked, list):
+        raise InvalidInput(f"tool_calls is a list, not {type(asked).__name__}")
+    calls = [_provider_call(call) for call in asked]
     name = fields.pop("name", None)
     if name is not None:
         fields.setdefault("tool_name", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from holdfast.automatic import Automatic
 from holdfast.contracts import RecordStore
 from holdfast.deadlines import within
 from holdfast.errors import InvalidInput
@@ -22,6 +23,7 @@ class Ground(Struct, frozen=True):
     sweeps: Sweeps
     timeout: float
     heads: dict[str, Seen]
+    timers: dict[str, Automatic]
 
     def remember(self, seen: Seen) -> None:
         """Keep a head for the next append, which finds out by itself if it has moved."""

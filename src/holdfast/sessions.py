@@ -16,7 +16,7 @@ from holdfast.commits import Plan, get
 from holdfast.contracts import Insert, Put, Query, Reader, Write
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
-from holdfast.history import ROOT_BRANCH, Branch, Pointer
+from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.ids import check_id, micros, new_id
 from holdfast.kinds import HEADS, SESSIONS
 from holdfast.model import Json, Page, Session, SessionStatus
@@ -190,10 +190,9 @@ class Sessions(Branching):
             session = session_record({k: v for k, v in envelope.items() if k not in changes or v is not None})
             at = self._stamps.next(after=seen.pointer.updated_at)
             pointer = replace(seen.pointer, updated_at=at, **head_changes)
-            head = history.pointer_record(pointer, seen.later)
-            check_readable(session, head)
+            check_readable(session, history.pointer_record(pointer, seen.later))
             changed[:] = [view(read_stored(session), pointer)]
-            return [Put(head, seen.digest), Put(session, present.digest)]
+            return [*_put_head(seen, pointer), Put(session, present.digest)]
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
@@ -217,6 +216,16 @@ class Sessions(Branching):
             else:
                 self._ground.sweeps.delete_user(check_id(user_id, "user id"))
                 self._ground.heads.clear()
+
+
+def _put_head(seen: Seen, pointer: Pointer) -> list[Write]:
+    """The head with other properties; where it changes hands, both agents' next checkpoints look at it."""
+    before = seen.pointer
+    if (before.agent_id, before.detached_by) == (pointer.agent_id, pointer.detached_by):
+        return [Put(history.pointer_record(pointer, seen.later), seen.digest)]
+    left = before.agent_id
+    leaving: list[Write] = [] if left is None or left == pointer.agent_id else [history.mark(before, left)]
+    return [*leaving, *history.move(seen, replace(pointer, marked=False))[1]]
 
 
 def _page(found: Iterator[tuple[Session, Position]], listing: Json, limit: int) -> Page[Session]:

@@ -21,7 +21,10 @@ from holdfast.ids import Stamps
 from holdfast.kinds import (
     AGENTS,
     BRANCHES,
+    CAPTURES,
+    CHECKPOINTS,
     HEADS,
+    MARKS,
     MESSAGES,
     PRUNED,
     REVISIONS,
@@ -42,7 +45,7 @@ class Sweep(Value, frozen=True, kw_only=True):
 
     kind: Literal["session", "agent", "staged"]
     name: str
-    history: str | None = None
+    uid: str | None = None
     at: int
 
 
@@ -58,8 +61,11 @@ class Sweeps:
         record = get(self._store, SESSIONS, session_id)
         if record is None:
             return
-        sweep = self._sweep("session", session_id)
-        self._store.commit([Delete(HEADS, (session_id,)), Put(_record(sweep))])
+        seen = history.look_up(self._store, session_id)
+        if seen is not None:
+            agent_id = seen.pointer.agent_id
+            marks: list[Write] = [] if agent_id is None else [history.mark(seen.pointer, agent_id)]
+            self._store.commit([Delete(HEADS, (session_id,)), *marks, Put(_record(self._sweep("session", session_id)))])
         self._sweep_session(session_id)
 
     def delete_user(self, user_id: str) -> None:
@@ -76,8 +82,7 @@ class Sweeps:
         if record is None:
             return []
         branches = history.branches_of(self._store, _history_of(record))
-        uid = codec.decode_envelope(record.body, "session")["uid"]
-        own = {number for number, branch in branches.items() if branch.opened_by == uid}
+        own = {number for number, branch in branches.items() if branch.opened_by == uid_of(record)}
         return [
             str(other.key[0]) for other in self._sharers(record) if own & history.reach_from(other, branches).keys()
         ]
@@ -85,10 +90,12 @@ class Sweeps:
     def delete_agent(self, agent_id: str) -> None:
         """Make an agent and all its sessions absent in one commit, and sweep what they leave."""
         record = get(self._store, AGENTS, agent_id)
-        uid = None if record is None else str(codec.decode_envelope(record.body, "agent")["uid"])
+        uid = None if record is None else uid_of(record)
         sweep = self._sweep("agent", agent_id, uid)
         mine = (Filter("agent_id", "=", agent_id),)
-        self._store.commit([Delete(AGENTS, (agent_id,)), Delete(HEADS, (), mine), Put(_record(sweep))])
+        self._store.commit(
+            [Delete(AGENTS, (agent_id,)), Delete(HEADS, (), mine), Delete(MARKS, (agent_id,)), Put(_record(sweep))]
+        )
         self._sweep_agent(sweep)
 
     def finish_session(self, session_id: str) -> None:
@@ -113,15 +120,16 @@ class Sweeps:
             finished += 1
         return finished
 
-    def _sweep(self, kind: Literal["session", "agent", "staged"], name: str, past: str | None = None) -> Sweep:
-        return Sweep(kind=kind, name=name, history=past, at=self._stamps.next())
+    def _sweep(self, kind: Literal["session", "agent", "staged"], name: str, uid: str | None = None) -> Sweep:
+        return Sweep(kind=kind, name=name, uid=uid, at=self._stamps.next())
 
     def _sweep_agent(self, sweep: Sweep) -> None:
         mine = (Filter("agent_id", "=", sweep.name),)
         for record in list(self._store.scan(Query(kind=SESSIONS, where=mine))):
             self.finish_session(str(record.key[0]))
-        if sweep.history is not None:
-            self._clear(Query(kind=REVISIONS, prefix=(sweep.history,)))
+        if sweep.uid is not None:
+            for kind in (REVISIONS, CHECKPOINTS, CAPTURES):
+                self._clear(Query(kind=kind, prefix=(sweep.uid,)))
         self._store.commit([_done(sweep)])
 
     def _sweep_session(self, session_id: str) -> None:
@@ -132,6 +140,7 @@ class Sweeps:
                 self._wipe_unreached(_history_of(record), sharers)
             else:
                 self._wipe(_history_of(record))
+            self._clear(Query(kind=CHECKPOINTS, prefix=(uid_of(record),)))
             self._remove(record)
         sweep = get(self._store, SWEEPS, f"session {session_id}")
         if sweep is not None and get(self._store, SESSIONS, session_id) is None:
@@ -219,6 +228,11 @@ def _record(sweep: Sweep) -> Record:
 
 def _done(sweep: Sweep) -> Delete:
     return Delete(SWEEPS, (f"{sweep.kind} {sweep.name}",))
+
+
+def uid_of(record: Record) -> str:
+    """What tells this session or agent from others that have had its id."""
+    return str(codec.decode_envelope(record.body, record.kind.name)["uid"])
 
 
 def _history_of(session: Record) -> str:

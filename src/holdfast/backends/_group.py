@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 from holdfast.contracts import Rebase, Write
 from holdfast.deadlines import deadline
@@ -18,7 +19,7 @@ from holdfast.errors import Busy
 
 MAX_BATCH = 256
 
-Alone = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
+Commit = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
 
 
 class Request:
@@ -56,7 +57,7 @@ class GroupCommit:
     `alone` carries out one commit; `together` carries out several and must finish every request it is given.
     """
 
-    def __init__(self, alone: Alone, together: Callable[[list[Request]], None]) -> None:
+    def __init__(self, alone: Commit, together: Callable[[list[Request]], None]) -> None:
         self._alone = alone
         self._together = together
         self._queue: deque[Request] = deque()
@@ -84,6 +85,16 @@ class GroupCommit:
         if request.error is not None:
             raise request.error
         return request.result
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """The turn, for work that is no commit."""
+        if not self._turn.acquire(timeout=max(0.0, deadline() - time.monotonic())):
+            raise expired()
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def _take_turn(self, request: Request) -> None:
         if self._turn.acquire(blocking=False):

@@ -66,7 +66,8 @@ class Table:
 
     def _unique_of(self, record: Record) -> tuple[Scalar, ...]:
         values = record.values()
-        return tuple(values[name] for name in self.kind.unique)
+        unique = tuple(values[name] for name in self.kind.unique)
+        return (*unique, *record.key) if None in unique else unique  # a None collides with nothing
 
     def match(self, query: Query) -> list[Record]:
         """All that match, in order."""

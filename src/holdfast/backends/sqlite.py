@@ -318,6 +318,30 @@ class SqliteStore:
             problems=problems,
         )
 
+    def compact(self) -> None:
+        """Give the file's free pages back once they are a tenth of it; writers wait meanwhile."""
+        self._check_writable()
+        with _translated(), self._exclusive():
+            (free,), (pages,) = (
+                self._con.execute(f"PRAGMA {name}").fetchone()
+                for name in ("freelist_count", "page_count")  # type: ignore[misc]
+            )
+            if free * 10 > pages:  # type: ignore[operator]
+                self._con.execute("VACUUM")
+                self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """No other writer, of this process or another, for as long as the block lasts."""
+        assert self._lock is not None
+        with self._group.alone():
+            if not self._lock.acquire(deadline(self._timeout)):
+                raise expired()
+            try:
+                yield
+            finally:
+                self._lock.release()
+
     def backup(self, path: str) -> None:
         """A whole copy of the file as of one moment, while others go on writing."""
         if os.path.exists(path):

@@ -1,0 +1,151 @@
+"""What is stored of checkpoints: the record itself, and for an agent's a row per session that had changed.
+
+An agent's checkpoints are numbered. A session's head at checkpoint n is its row with the greatest number not
+above n, so a checkpoint depends on no other and any of them can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast import codec
+from holdfast.contracts import Query, Reader, Record
+from holdfast.errors import CorruptData, IntegrityError
+from holdfast.filters import Filter
+from holdfast.history import Pointer, Position
+from holdfast.ids import micros, moment
+from holdfast.kinds import CAPTURES, CHECKPOINTS
+from holdfast.model import (
+    Checkpoint,
+    CheckpointKind,
+    CheckpointStatus,
+    Head,
+    Json,
+    Moment,
+    ToolCall,
+    Value,
+)
+
+
+class StoredCheckpoint(Value, frozen=True, kw_only=True):
+    """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's."""
+
+    id: str
+    owner: str
+    at: int
+    created_at: Moment
+    kind: CheckpointKind
+    status: CheckpointStatus
+    agent_id: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None
+    step: int | None = None
+    reason: str | None = None
+    name: str | None = None
+    protected: bool = False
+    description: str | None = None
+    metadata: dict[str, Json] | None = None
+    partial_results: list[Json] = []
+    tool_calls: list[ToolCall] = []
+    extra: Json = None
+    parent_id: str | None = None
+    expires_at: Moment | None = None
+    position: Position | None = None
+    number: int | None = None
+    revision: int | None = None
+    revision_link: bytes | None = None
+
+
+class Capture(Value, frozen=True, kw_only=True):
+    """Where a session of an agent stood at one of its checkpoints; without a position it was gone."""
+
+    session_id: str
+    position: Position | None = None
+
+
+def checkpoint_record(stored: StoredCheckpoint) -> Record:
+    """The record of a checkpoint."""
+    body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
+    expires = None if stored.expires_at is None else micros(stored.expires_at)
+    return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step, expires))
+
+
+def capture_record(agent: str, session: str, number: int, capture: Capture) -> Record:
+    """The record of where a session stood."""
+    body = codec.encode(capture, "capture")
+    return Record(CAPTURES, (agent, session, number), body, codec.digest(body))
+
+
+def read_stored(record: Record) -> StoredCheckpoint:
+    """What a checkpoint's record says; IntegrityError if its bytes are not what was written."""
+    if codec.digest(record.body) != record.digest:
+        raise IntegrityError(f"checkpoint {record.fields[0]!r} does not match its checksum")
+    return codec.decode(record.body, StoredCheckpoint, f"checkpoint {record.fields[0]!r}")
+
+
+def find(reader: Reader, checkpoint_id: str) -> Record | None:
+    """A checkpoint's record by its id."""
+    same = (Filter("id", "=", checkpoint_id),)
+    return next(iter(reader.scan(Query(kind=CHECKPOINTS, where=same))), None)
+
+
+def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
+    """Where each session stood at this checkpoint, by session uid; those that were gone are left out."""
+    if stored.position is not None and stored.session_id is not None:
+        return {stored.owner: Capture(session_id=stored.session_id, position=stored.position)}
+    newest: dict[str, Capture] = {}
+    for record in reader.scan(Query(kind=CAPTURES, prefix=(stored.owner,))):
+        if stored.number is not None and int(record.key[2]) <= stored.number:
+            newest[str(record.key[1])] = _read_capture(record)
+    return {session: capture for session, capture in newest.items() if capture.position is not None}
+
+
+def _read_capture(record: Record) -> Capture:
+    if codec.digest(record.body) != record.digest:
+        raise IntegrityError(f"where session {record.key[1]} stood at checkpoint {record.key[2]} is damaged")
+    return codec.decode(record.body, Capture, f"capture {record.key}")
+
+
+def was_captured(reader: Reader, agent: str, session: str) -> bool:
+    """Whether any checkpoint of this agent knows of this session."""
+    return next(iter(reader.scan(Query(kind=CAPTURES, prefix=(agent, session), limit=1))), None) is not None
+
+
+def view(record: Record) -> Checkpoint:
+    """A checkpoint as its reader sees it; a damaged one says so and little else."""
+    try:
+        stored = read_stored(record)
+    except (IntegrityError, CorruptData) as cause:
+        return _damaged(record, str(cause))
+    head = None
+    if stored.position is not None:
+        at = stored.position
+        head = Head(branch=at.branch, seq=at.seq, message_id=at.message_id)
+    kept = {name: getattr(stored, name) for name in _SHARED}
+    return Checkpoint(head=head, size_bytes=len(record.body), checksum=record.digest.hex(), **kept)
+
+
+_SHARED = [name for name in Checkpoint.__struct_fields__ if name in StoredCheckpoint.__struct_fields__]
+
+
+def _damaged(record: Record, what: str) -> Checkpoint:
+    checkpoint_id, step, _ = record.fields
+    return Checkpoint(
+        id=str(checkpoint_id),
+        step=step if isinstance(step, int) else None,
+        created_at=moment(int(record.key[1])),
+        size_bytes=len(record.body),
+        checksum=record.digest.hex(),
+        damaged=what,
+    )
+
+
+def newest_first(reader: Reader, owner: str) -> Iterator[Record]:
+    """An owner's checkpoints, the last written first."""
+    return reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), reverse=True))
+
+
+def at_position(pointer: Pointer, position: Position) -> bool:
+    """Whether a session stands there."""
+    place = (position.history, position.branch, position.seq)
+    return (pointer.history, pointer.branch, pointer.seq) == place

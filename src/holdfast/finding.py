@@ -1,0 +1,181 @@
+"""Finding checkpoints: by id, by order of writing, by step; damaged ones are named, never served as sound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from holdfast import checkpoint_records as records
+from holdfast import cursors, history
+from holdfast.agent_records import read_present
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.commits import Plan, get
+from holdfast.contracts import Delete, Query, Reader, Record, Write
+from holdfast.errors import Conflict, HoldfastError, IntegrityError, InvalidInput, NotFound
+from holdfast.filters import Filter
+from holdfast.ids import check_id
+from holdfast.kinds import AGENTS, CHECKPOINTS, HEADS
+from holdfast.model import Checkpoint, CheckpointKind, Json, Page
+from holdfast.nouns import Noun
+
+
+class DamagedCheckpoint(UserWarning):
+    """A newer checkpoint was passed over because its record is damaged."""
+
+
+class Finding(Noun):
+    """Checkpoints that are there."""
+
+    def get(self, checkpoint_id: str, *, timeout: float | None = None) -> Checkpoint | None:
+        """The checkpoint, or None; a damaged one is IntegrityError."""
+        with self._within(timeout):
+            record = self._find(self._store, check_id(checkpoint_id, "checkpoint id"))
+            if record is None:
+                return None
+            records.read_stored(record)
+            return records.view(record)
+
+    def has(self, checkpoint_id: str, *, timeout: float | None = None) -> bool:
+        """Whether there is such a checkpoint, damaged or not."""
+        with self._within(timeout):
+            return self._find(self._store, check_id(checkpoint_id, "checkpoint id")) is not None
+
+    def _find(self, reader: Reader, checkpoint_id: str) -> Record | None:
+        """A checkpoint whose session or agent has not been deleted."""
+        record = records.find(reader, checkpoint_id)
+        if record is None:
+            return None
+        try:
+            stored = records.read_stored(record)
+        except HoldfastError:
+            return record
+        owner = self._owner(reader, stored.agent_id if stored.session_id is None else None, stored.session_id)
+        return record if owner == stored.owner else None
+
+    def _must_find(self, reader: Reader, checkpoint_id: str) -> StoredCheckpoint:
+        record = self._find(reader, check_id(checkpoint_id, "checkpoint id"))
+        if record is None:
+            raise NotFound(f"there is no checkpoint {checkpoint_id!r}; checkpoints.list shows those there are")
+        return records.read_stored(record)
+
+    def _owner(self, reader: Reader, agent_id: str | None, session_id: str | None) -> str | None:
+        """The uid of an agent or a session, or None if it is not there."""
+        if session_id is not None:
+            seen = history.look_up(reader, check_id(session_id, "session id"))
+            return None if seen is None else seen.pointer.uid
+        if agent_id is not None:
+            record = get(reader, AGENTS, check_id(agent_id, "agent id"))
+            return None if record is None else read_present(record).uid
+        return None
+
+    def list(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        kind: CheckpointKind | None = None,
+        order: Literal["written", "step"] = "written",
+        limit: int = 100,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> Page[Checkpoint]:
+        """An agent's own checkpoints, or a session's, or all: the last written first, or by ascending step.
+
+        Damaged ones are listed and say so.
+        """
+        cursors.check_range(limit, offset)
+        if agent_id is not None and session_id is not None:
+            raise InvalidInput("name an agent_id or a session_id, not both")
+        listing = ["checkpoints", agent_id, session_id, kind, order]
+        with self._within(timeout):
+            rows = self._rows(agent_id, session_id, order, None if cursor is None else cursors.read(listing, cursor))
+            found: Sequence[tuple[Checkpoint, Json]] = [
+                (records.view(row), _place(row, order, agent_id is None and session_id is None))
+                for row in islice(_of_kind(rows, kind), offset, offset + limit + 1)
+            ]
+        more = len(found) > limit > 0
+        return Page([one for one, _ in found[:limit]], cursors.make(listing, found[limit - 1][1]) if more else None)
+
+    def _rows(self, agent_id: str | None, session_id: str | None, order: str, after: Json) -> Iterator[Record]:
+        if order not in ("written", "step"):
+            raise InvalidInput(f"order is 'written' or 'step', not {order!r}")
+        owner = self._owner(self._store, agent_id, session_id)
+        if owner is None and (agent_id is not None or session_id is not None):
+            return iter(())
+        prefix = () if owner is None else (owner,)
+        if order == "step":
+            rows = sorted(self._store.scan(Query(kind=CHECKPOINTS, prefix=prefix)), key=_by_step)
+            return (row for row in rows if after is None or _by_step(row) > tuple(after))
+        query = Query(
+            kind=CHECKPOINTS,
+            prefix=prefix,
+            order=None if owner else "at",
+            reverse=True,
+            after=None if after is None else tuple(after),
+        )
+        return self._store.scan(query)
+
+    def latest(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        order: Literal["written", "step"] = "written",
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> Checkpoint | None:
+        """The newest sound checkpoint of an agent or a session, or None.
+
+        A damaged newer one is passed over with a warning, or raised as IntegrityError with `strict=True`.
+        """
+        with self._within(timeout):
+            rows = self._rows(agent_id, session_id, order, None)
+            for row in reversed([*rows]) if order == "step" else rows:
+                found = records.view(row)
+                if found.damaged is None:
+                    return found
+                if strict:
+                    raise IntegrityError(found.damaged)
+                warnings.warn(f"{found.damaged}; taking the one before", DamagedCheckpoint, stacklevel=3)
+        return None
+
+    def delete(self, checkpoint_id: str, *, timeout: float | None = None) -> None:
+        """Remove a checkpoint; fine if there is none, Conflict while sessions are detached by it."""
+        check_id(checkpoint_id, "checkpoint id")
+
+        def place(reader: Reader) -> list[Write]:
+            record = records.find(reader, checkpoint_id)
+            if record is None:
+                return []
+            if detaches(reader, checkpoint_id):
+                raise Conflict(f"sessions are detached by checkpoint {checkpoint_id!r}; attach or delete them first")
+            return [Delete(CHECKPOINTS, record.key, over=record.digest)]
+
+        with self._within(timeout):
+            Plan(None, place, lambda: None).carry_out(self._store)
+
+
+def detaches(reader: Reader, checkpoint_id: str) -> bool:
+    """Whether any session is detached by this checkpoint."""
+    return reader.count(Query(kind=HEADS, where=(Filter("detached_by", "=", checkpoint_id),))) > 0
+
+
+def _of_kind(rows: Iterator[Record], kind: CheckpointKind | None) -> Iterator[Record]:
+    for row in rows:
+        if kind is None or records.view(row).kind == kind:
+            yield row
+
+
+def _by_step(row: Record) -> tuple[int, int, str]:
+    step = row.fields[1]
+    return (step if isinstance(step, int) else -1, int(row.key[1]), str(row.key[0]))
+
+
+def _place(row: Record, order: str, of_all: bool) -> Json:
+    """Where a listing goes on behind this row."""
+    if order == "step":
+        return _by_step(row)
+    return [row.key[1], *row.key] if of_all else list(row.key)

@@ -1,0 +1,245 @@
+"""Making checkpoints: of a session, by writing down its head; of an agent, by writing down the heads that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace as with_changes
+
+from holdfast import appends, codec, history
+from holdfast import checkpoint_records as records
+from holdfast.agent_records import Present
+from holdfast.capturing import CAPACITY, Instant, stage
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.commits import Plan
+from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput
+from holdfast.filters import Filter
+from holdfast.finding import Finding
+from holdfast.history import Pointer, Seen
+from holdfast.ids import check_id, moment, new_id
+from holdfast.kinds import CHECKPOINTS
+from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
+
+
+class Keeping(Finding):
+    """Checkpoints that are made."""
+
+    def create(
+        self,
+        agent_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        messages: Sequence[Message | dict[str, Any]] = (),
+        id: str | None = None,
+        kind: CheckpointKind = "manual",
+        step: int | None = None,
+        status: CheckpointStatus = "completed",
+        reason: str | None = None,
+        name: str | None = None,
+        protected: bool = False,
+        description: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        partial_results: Sequence[Json] = (),
+        tool_calls: Sequence[ToolCall] = (),
+        extra: Json = None,
+        run_id: str | None = None,
+        parent_id: str | None = None,
+        ttl: float | None = None,
+        replace: bool = False,
+        timeout: float | None = None,
+    ) -> Checkpoint:
+        """A checkpoint of one session, or of an agent's state and all its sessions at one instant.
+
+        `messages` are appended to the session in the same commit. `ttl` seconds from now it may be pruned.
+        A second one of the same session and step is AlreadyExists if it says something else, unless
+        `replace=True`.
+        """
+        if (agent_id is None) == (session_id is None):
+            raise InvalidInput("name either an agent_id or a session_id to checkpoint")
+        _check_ttl(ttl)
+        now = moment(self._stamps.next())
+        draft = StoredCheckpoint(
+            id=new_id() if id is None else check_id(id, "checkpoint id"),
+            owner="",
+            at=0,
+            created_at=now,
+            kind=kind,
+            status=status,
+            agent_id=agent_id,
+            session_id=session_id,
+            run_id=run_id,
+            step=step,
+            reason=reason,
+            name=name,
+            protected=protected,
+            description=description,
+            metadata=metadata,
+            partial_results=[*partial_results],
+            tool_calls=[*tool_calls],
+            extra=extra,
+            parent_id=parent_id,
+            expires_at=None if ttl is None else now + timedelta(seconds=ttl),
+        )
+        _check_draft(draft)
+        with self._within(timeout):
+            if session_id is not None:
+                check_id(session_id, "session id")
+                return self._of_session(session_id, draft, messages, replace)
+            if messages:
+                raise InvalidInput("messages are appended to a session; name its session_id")
+            assert agent_id is not None
+            return self._of_agent(check_id(agent_id, "agent id"), draft)
+
+    # of a session
+
+    def _of_session(
+        self,
+        session_id: str,
+        draft: StoredCheckpoint,
+        messages: Sequence[Message | dict[str, Any]],
+        overwrite: bool,
+    ) -> Checkpoint:
+        said = appends.say(messages)
+        made: list[tuple[Record, Seen]] = []
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.must_see(reader, session_id)
+            rival = _rival(reader, seen.pointer.uid, draft)
+            if rival is not None and not overwrite:
+                made[:] = [(_same(rival, draft), seen)]
+                return []
+            parent_id = draft.parent_id or seen.pointer.checkpoint_id
+            at = self._stamps.next(after=seen.pointer.checkpointed_at)
+            pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+            seen, writes = self._append(reader, Seen(pointer, seen.digest, seen.later), said)
+            record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
+            made[:] = [(record, seen)]
+            gone: list[Write] = [] if rival is None else [Delete(CHECKPOINTS, rival.key, over=rival.digest)]
+            return [*writes, *gone, Insert(record)]
+
+        Plan(None, place, lambda: None).carry_out(self._store)
+        record, seen = made[-1]
+        self._ground.remember(seen)
+        return records.view(record)
+
+    def _append(self, reader: Reader, seen: Seen, said: list[appends.Said]) -> tuple[Seen, list[Write]]:
+        """The head with what was said behind it, and the writes for both."""
+        if said:
+            stamp = self._stamps.next(seen.pointer.updated_at)
+            appended = appends.settle(reader, seen, said, None, True, stamp)
+            if appended.writes:
+                return appended.seen, appended.writes
+        head = history.pointer_record(seen.pointer, seen.later)
+        return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
+
+    # of an agent
+
+    def _of_agent(self, agent_id: str, draft: StoredCheckpoint) -> Checkpoint:
+        self._stage(agent_id)
+        made: list[Record] = []
+
+        def place(reader: Reader) -> list[Write]:
+            rival = records.find(reader, draft.id)
+            if rival is not None:
+                made[:] = [_same(rival, draft)]
+                return []
+            instant = Instant(reader, agent_id)
+            record = self._capture(instant, draft)
+            made[:] = [record]
+            return [*instant.writes(after_checkpoint(instant, record)), Insert(record)]
+
+        Plan(None, place, lambda: None).carry_out(self._store)
+        self._ground.heads.clear()
+        return records.view(made[-1])
+
+    def _stage(self, agent_id: str) -> None:
+        """Capture what one commit could not hold."""
+        staged: list[Write] = []
+
+        def some(reader: Reader) -> list[Write]:
+            staged[:] = stage(reader, agent_id)
+            return staged
+
+        Plan(None, some, lambda: None).carry_out(self._store)
+        while staged:
+            Plan(None, some, lambda: None).carry_out(self._store)
+
+    def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:
+        """The checkpoint's record; the instant has then captured every session that moved."""
+        marks = instant.marks(CAPACITY + 1)
+        if len(marks) > CAPACITY:
+            raise Conflict(f"more than {CAPACITY} sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
+        for mark in marks:
+            instant.capture(mark)
+        present = instant.present
+        return records.checkpoint_record(
+            with_changes(
+                draft,
+                owner=present.uid,
+                at=self._stamps.next(after=present.checkpointed_at),
+                number=instant.number,
+                revision=present.revision,
+                revision_link=present.link,
+                parent_id=draft.parent_id or present.checkpoint_id,
+            )
+        )
+
+
+def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int) -> Record:
+    """The record of a checkpoint of the session that stands here."""
+    stored = with_changes(
+        draft, owner=pointer.uid, at=at, agent_id=pointer.agent_id, position=history.position_of(pointer)
+    )
+    return records.checkpoint_record(stored)
+
+
+def after_checkpoint(instant: Instant, record: Record) -> Present:
+    """The agent's record once this checkpoint is made."""
+    return with_changes(
+        instant.present,
+        checkpoints=instant.number,
+        checkpointed_at=int(record.key[1]),
+        checkpoint_id=str(record.fields[0]),
+    )
+
+
+def _rival(reader: Reader, owner: str, draft: StoredCheckpoint) -> Record | None:
+    """A checkpoint that has this id already, or this session's with the same step."""
+    found = records.find(reader, draft.id)
+    if found is None and draft.step is not None:
+        step = (Filter("step", "=", draft.step),)
+        found = next(iter(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=step))), None)
+    return found
+
+
+_OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")
+
+
+def _same(rival: Record, draft: StoredCheckpoint) -> Record:
+    """The one that is there, if it says the same; AlreadyExists if not."""
+    present = records.read_stored(rival)
+    for name in StoredCheckpoint.__struct_fields__:
+        if name not in _OWN and name != "agent_id" and getattr(present, name) != getattr(draft, name):
+            raise AlreadyExists(
+                f"checkpoint {present.id!r} exists with another {name}; use replace=True, or another step or id",
+                present,
+            )
+    return rival
+
+
+def _check_draft(draft: StoredCheckpoint) -> None:
+    for name in ("metadata", "partial_results", "extra"):
+        codec.check_json(getattr(draft, name), f"checkpoint {name}")
+    for call in draft.tool_calls:
+        codec.check_json(call.arguments, f"the arguments of tool call {call.id!r}")
+    if draft.step is not None and (not isinstance(draft.step, int) or not 0 <= draft.step < 2**63):
+        raise InvalidInput(f"step is a whole number from 0, not {draft.step!r}")
+    codec.encode_value(draft, StoredCheckpoint, "checkpoint")
+
+
+def _check_ttl(ttl: float | None) -> None:
+    if ttl is not None and (not isinstance(ttl, int | float) or not 0 <= ttl < 10**10):
+        raise InvalidInput(f"ttl is a number of seconds from 0, not {ttl!r}")
