@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast import codec
 from holdfast.commits import get
 from holdfast.contracts import Reader, Record
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import NotFound
 from holdfast.history import first_link, next_link
 from holdfast.ids import moment, new_id
 from holdfast.kinds import AGENTS, REVISIONS
@@ -30,9 +30,14 @@ class Present(Value, frozen=True, kw_only=True):
     checkpoint_id: str | None = None
 
 
-def present_record(present: Present) -> Record:
-    """The record of an agent."""
-    body = codec.encode(present, "agent")
+def present_record(present: Present, before: Record | None) -> Record:
+    """The record of an agent; what only a later version knows is carried over from the one before."""
+    later: dict[str, Any] = {}
+    if before is not None:
+        envelope = codec.decode_envelope(before.body, f"agent {present.id!r}")
+        later = {name: value for name, value in envelope.items() if name not in Present.__struct_fields__}
+    content = {**msgspec.to_builtins(present), **later} if later else present
+    body = codec.encode(content, "agent")
     return Record(AGENTS, (present.id,), body, codec.digest(body))
 
 
@@ -88,9 +93,4 @@ def _revision_body(agent: Agent, old: Record | None) -> bytes:
     if old is not None:
         before = codec.decode_envelope(old.body, f"agent {agent.id!r}")
         content = {**{name: value for name, value in before.items() if name not in _KNOWN}, **content}
-    body = codec.encode(content, "agent")
-    try:
-        msgspec.json.decode(body, type=Agent)
-    except msgspec.ValidationError as cause:
-        raise InvalidInput(f"the agent cannot be stored: {cause}") from cause
-    return body
+    return codec.encode(content, "agent")

@@ -13,7 +13,7 @@ from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
 from holdfast.diffs import agent_changes
 from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
 from holdfast.filters import Filter
-from holdfast.ids import check_id
+from holdfast.ids import check_id, check_whole
 from holdfast.kinds import AGENTS, HEADS, REVISIONS
 from holdfast.model import Agent, Change, Json, Page
 from holdfast.nouns import Ground, Noun
@@ -64,11 +64,12 @@ class Agents(Noun):
         return self._save(agent_id, lambda _: old, None, timeout)
 
     def _check(self, agent: Agent) -> None:
+        if not isinstance(agent, Agent):
+            raise InvalidInput(f"agents.save takes an Agent, not {type(agent).__name__}")
         check_id(agent.id, "agent id")
         for name in ("config", "state", "metadata"):
             codec.check_json(getattr(agent, name), f"agent {name}")
-        if agent.revision is not None and not isinstance(agent.revision, int):
-            raise InvalidInput(f"revision is a number or None, not {agent.revision!r}")
+        codec.encode_value(replace(agent, created_at=None, modified_at=None), Agent, "agent")
 
     def _save(
         self,
@@ -90,7 +91,7 @@ class Agents(Noun):
             agent = make(None if old is None or present is None else self._read(old, present))
             revised = revise(agent, present, old, self._stamps.next())
             saved[:] = [revised.agent]
-            pointer = present_record(revised.present)
+            pointer = present_record(revised.present, record)
             return [Insert(revised.record), Insert(pointer) if record is None else Put(pointer, record.digest)]
 
         with self._within(timeout):
@@ -99,12 +100,15 @@ class Agents(Noun):
 
     def get(self, agent_id: str, *, revision: int | None = None, timeout: float | None = None) -> Agent | None:
         """The agent as last saved, or as of a revision; None if it is not there."""
+        if revision is not None:
+            check_whole(revision, "revision")
         with self._within(timeout):
             record = get(self._store, AGENTS, check_id(agent_id, "agent id"))
             if record is None:
                 return None
             present = read_present(record)
-            kept = self._revision(self._store, present, revision or present.revision)
+            number = present.revision if revision is None else revision
+            kept = self._revision(self._store, present, number) if 0 < number <= present.revision else None
             if kept is None:
                 return None
             return self._read(kept, present, self._active_sessions(agent_id))

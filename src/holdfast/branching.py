@@ -11,10 +11,10 @@ from holdfast.commits import Plan, get
 from holdfast.contracts import Insert, Reader, Require, Write
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
-from holdfast.ids import check_id, new_id
+from holdfast.ids import check_id, check_whole, new_id
 from holdfast.kinds import HEADS, MESSAGES, SESSIONS
 from holdfast.model import BranchView, Session, Tree
-from holdfast.session_records import Stored, check_readable, head_view, read_stored, stored_record, view
+from holdfast.session_records import Stored, check_readable, head_view, read_stored, same_session, stored_record, view
 from holdfast.transcripts import Transcripts
 
 
@@ -54,6 +54,7 @@ class Branching(Transcripts):
     def switch(self, session_id: str, branch: int, *, timeout: float | None = None) -> Session:
         """Make another branch the active one; the head moves to its end."""
         check_id(session_id, "session id")
+        check_whole(branch, "branch")
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
@@ -129,6 +130,7 @@ class Branching(Transcripts):
 
         def place(reader: Reader) -> list[Write]:
             stored, pointer, required = self._fork_point(reader, session_id, new, stand, given)
+            check_readable(stored, pointer)
             seen, head = history.new_head(pointer)
             forked[:] = [(stored, seen)]
             return [required, Insert(stored_record(stored)), *head]
@@ -176,6 +178,7 @@ class Branching(Transcripts):
         given: dict[str, str],
     ) -> Session:
         stored, pointer, _ = self._fork_point(self._store, session_id, new, stand, given)
+        check_readable(stored, pointer)
         runs = history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
         own = new_id()
         stored = replace(stored, history=own, origin=None)
@@ -188,20 +191,28 @@ class Branching(Transcripts):
 
     def _insert(self, stored: Stored, pointer: Pointer, writes: list[Write]) -> Session:
         """Add a session that is not there yet."""
+        check_readable(stored, pointer)
         session = stored_record(stored)
         seen, head = history.new_head(pointer)
-        check_readable(session, history.pointer_record(pointer, {}))
+
+        made: list[tuple[Stored, Seen]] = []
 
         def place(reader: Reader) -> list[Write]:
-            if get(reader, HEADS, stored.id) is not None:
+            known = history.look_up(reader, stored.id)
+            if known is None:
+                made[:] = [(stored, seen)]
+                return [Insert(session), *head, *writes]
+            record = get(reader, SESSIONS, stored.id)
+            if record is None or not same_session((stored, pointer), (read_stored(record), known.pointer)):
                 raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
-            return [Insert(session), *head, *writes]
+            made[:] = [(read_stored(record), known)]
+            return []
 
         if stored.id != stored.history:
             self._ground.sweeps.finish_session(stored.id)
         Plan(None, place, lambda: None).carry_out(self._store)
-        self._ground.remember(seen)
-        return view(stored, seen.pointer)
+        self._ground.remember(made[-1][1])
+        return view(made[-1][0], made[-1][1].pointer)
 
 
 def _branch_points(views: list[BranchView]) -> list[str | None]:

@@ -51,6 +51,10 @@ class Instant:
         elif was_captured(self._reader, self.present.uid, mark.session):
             self._capture(mark, Capture(session_id=mark.session_id))
 
+    def has(self, pointer: Pointer, uid: str) -> bool:
+        """Whether this is still the session of this uid and still the agent's, detached or not."""
+        return pointer.uid == uid and pointer.agent_id == self._agent_id
+
     def _is_mine(self, pointer: Pointer) -> bool:
         return pointer.agent_id == self._agent_id and pointer.detached_by is None
 
@@ -77,7 +81,7 @@ class Instant:
     def writes(self, present: Present | None = None) -> Iterator[Write]:
         """Everything collected, and the agent's record if it changes."""
         if present is not None:
-            yield Put(present_record(present), self._record.digest)
+            yield Put(present_record(present, self._record), self._record.digest)
         for seen, pointer in self._heads.values():
             yield Put(history.pointer_record(pointer, seen.later), seen.digest)
         yield from self._captures

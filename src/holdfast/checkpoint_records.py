@@ -63,6 +63,14 @@ class Capture(Value, frozen=True, kw_only=True):
     position: Position | None = None
 
 
+class StoredCapture(Capture, frozen=True, kw_only=True):
+    """A capture as it is kept: it repeats its key, so that no other can stand in its place."""
+
+    agent: str
+    session: str
+    number: int
+
+
 def checkpoint_record(stored: StoredCheckpoint) -> Record:
     """The record of a checkpoint."""
     body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
@@ -72,7 +80,11 @@ def checkpoint_record(stored: StoredCheckpoint) -> Record:
 
 def capture_record(agent: str, session: str, number: int, capture: Capture) -> Record:
     """The record of where a session stood."""
-    body = codec.encode(capture, "capture")
+    position = capture.position
+    stored = StoredCapture(
+        agent=agent, session=session, number=number, session_id=capture.session_id, position=position
+    )
+    body = codec.encode(stored, "capture")
     return Record(CAPTURES, (agent, session, number), body, codec.digest(body))
 
 

@@ -138,20 +138,23 @@ class Checkpoints(Pruning):
             if stored.session_id is not None:
                 position = captured[stored.owner].position
                 assert position is not None
-                return self._fork_session(stored.session_id, position, new, title=title, copy=copy)
-            return self._fork_agent(stored, [*captured.values()], new, copy)
+                return self._fork_session(stored.owner, stored.session_id, position, new, title=title, copy=copy)
+            return self._fork_agent(stored, captured, new, copy)
 
-    def _fork_agent(self, stored: StoredCheckpoint, captured: Sequence[Capture], new: str, copy: bool) -> Agent:
+    def _fork_agent(self, stored: StoredCheckpoint, captured: Mapping[str, Capture], new: str, copy: bool) -> Agent:
         agent = self._revision(self._store, stored)
         if self._agents.get(new) is not None:
             raise AlreadyExists(f"agent {new!r} exists; choose another id")
-        for one in captured:
-            if one.position is not None and self._sessions.get(one.session_id) is not None:
-                self._fork_session(one.session_id, one.position, new_id(), agent_id=new, copy=copy)
+        for uid, one in captured.items():
+            seen = history.look_up(self._store, one.session_id)
+            if one.position is not None and seen is not None and seen.pointer.uid == uid:
+                self._fork_session(uid, one.session_id, one.position, new_id(), agent_id=new, copy=copy)
         return self._agents.save(replace(agent, id=new, revision=None))
 
-    def _fork_session(self, session_id: str, at: Position, new: str, **given: Any) -> Session:
+    def _fork_session(self, uid: str, session_id: str, at: Position, new: str, **given: Any) -> Session:
         def stand(_: Reader, pointer: Pointer) -> Pointer:
+            if pointer.uid != uid:
+                raise NotFound(f"session {session_id!r} was deleted meanwhile")
             place = {name: getattr(at, name) for name in ("history", "branch", "seq", "link", "n", "message_id")}
             return replace(pointer, **place)
 

@@ -47,10 +47,26 @@ def encode_value(value: S, kind: type[S], what: str) -> bytes:
         raise InvalidInput(f"{what} is a {kind.__name__}, not {type(value).__name__}")
     body = encode(value, what)
     try:
-        msgspec.json.decode(body, type=kind)
+        check_faithful(value, msgspec.json.decode(body, type=kind), what)
     except msgspec.ValidationError as cause:
         raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
     return body
+
+
+def check_faithful(given: object, read: object, what: str) -> None:
+    """InvalidInput unless what reads back is what was given; a tuple may come back as a list."""
+    if given != read and _as_lists(given) != read:
+        raise InvalidInput(f"{what} has a value of a wrong type; it would not read back as it is")
+
+
+def _as_lists(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_as_lists(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _as_lists(inner) for key, inner in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return replace(value, **{name: _as_lists(getattr(value, name)) for name in value.__struct_fields__})
+    return value
 
 
 def decode(body: bytes, kind: type[S], what: str) -> S:
@@ -129,7 +145,7 @@ def encode_message(message: Message) -> tuple[bytes, Message]:
         body = _encode(said)
         plain = _decode_message(body)
         if plain != said:
-            raise InvalidInput(f"message {message.id!r} has a value of a wrong type; it would not read back as it is")
+            check_faithful(said, plain, f"message {message.id!r}")
         return body, plain
     except InvalidInput:
         raise

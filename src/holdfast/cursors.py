@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.ids import check_count
 from holdfast.model import Json
 
 _CHECK = 8
@@ -23,6 +24,8 @@ def make(listing: Json, position: Json) -> str:
 
 def read(listing: Json, cursor: str) -> Any:
     """The position a cursor stands for; InvalidInput if it is not one of this listing's."""
+    if not isinstance(cursor, str):
+        raise InvalidInput(f"a cursor is a string, not {type(cursor).__name__}")
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         check, content = raw[:_CHECK], raw[_CHECK:]
@@ -43,6 +46,5 @@ def _check(listing: Json, content: bytes) -> bytes:
 
 def check_range(limit: int, offset: int) -> None:
     """InvalidInput for a page nobody can turn to."""
-    for name, value in (("limit", limit), ("offset", offset)):
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-            raise InvalidInput(f"{name} must be a whole number from 0, not {value!r}")
+    check_count(limit, "limit")
+    check_count(offset, "offset")

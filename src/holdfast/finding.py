@@ -45,14 +45,16 @@ class Finding(Noun):
     def _find(self, reader: Reader, checkpoint_id: str) -> Record | None:
         """A checkpoint whose session or agent has not been deleted."""
         record = records.find(reader, checkpoint_id)
-        if record is None:
-            return None
+        return None if record is None or not self._has_owner(reader, record) else record
+
+    def _has_owner(self, reader: Reader, record: Record) -> bool:
+        """Whether a checkpoint's session or agent is still there; a damaged one cannot say, and is."""
         try:
             stored = records.read_stored(record)
         except HoldfastError:
-            return record
-        owner = self._owner(reader, stored.agent_id if stored.session_id is None else None, stored.session_id)
-        return record if owner == stored.owner else None
+            return True
+        agent_id = stored.agent_id if stored.session_id is None else None
+        return self._owner(reader, agent_id, stored.session_id) == stored.owner
 
     def _must_find(self, reader: Reader, checkpoint_id: str) -> StoredCheckpoint:
         record = self._find(reader, check_id(checkpoint_id, "checkpoint id"))
@@ -107,8 +109,9 @@ class Finding(Noun):
             return iter(())
         prefix = () if owner is None else (owner,)
         if order == "step":
-            rows = sorted(self._store.scan(Query(kind=CHECKPOINTS, prefix=prefix)), key=_by_step)
-            return (row for row in rows if after is None or _by_step(row) > tuple(after))
+            found = sorted(self._store.scan(Query(kind=CHECKPOINTS, prefix=prefix)), key=_by_step)
+            rows = (row for row in found if after is None or _by_step(row) > tuple(after))
+            return rows if owner else (row for row in rows if self._has_owner(self._store, row))
         query = Query(
             kind=CHECKPOINTS,
             prefix=prefix,
@@ -116,7 +119,8 @@ class Finding(Noun):
             reverse=True,
             after=None if after is None else tuple(after),
         )
-        return self._store.scan(query)
+        rows = self._store.scan(query)
+        return rows if owner else (row for row in rows if self._has_owner(self._store, row))
 
     def latest(
         self,

@@ -123,7 +123,7 @@ def pointer_record(pointer: Pointer, later: dict[str, Any]) -> Record:
         pointer.user_id,
         pointer.status,
         pointer.detached_by,
-        int(pointer.archived),
+        1 if pointer.archived else 0,
         pointer.created_at,
         pointer.updated_at,
     )

@@ -48,8 +48,25 @@ def check_id(value: object, what: str) -> str:
     return value
 
 
+def check_whole(value: object, what: str) -> int:
+    """The number itself, or InvalidInput if it is no whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidInput(f"{what} is a whole number, not {value!r}")
+    return value
+
+
+def check_count(value: object, what: str) -> int:
+    """The number itself, or InvalidInput if nothing can be counted so."""
+    count = check_whole(value, what)
+    if not 0 <= count < 2**31:
+        raise InvalidInput(f"{what} is a whole number from 0 to {2**31 - 1}, not {value!r}")
+    return count
+
+
 def micros(moment: datetime, what: str = "time") -> int:
     """Whole microseconds since 1970 in UTC; a time without a zone is InvalidInput."""
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{what} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise InvalidInput(f"{what} {moment} has no time zone; give it one, as in datetime.now(UTC)")
     return (moment - _EPOCH) // _MICROSECOND

@@ -1,21 +1,42 @@
 """Verifying: every record against its checksum, every chain against its links, every pointer against its end.
 
-Nothing is re-encoded: the stored bytes are hashed as they are. Whatever is damaged is named, and the check
-goes on with the rest.
+Nothing is re-encoded: the stored bytes are hashed as they are, and each row is read once. Whatever is damaged
+is named, and the check goes on with the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from holdfast import codec, history
+from holdfast.agent_records import read_present
+from holdfast.checkpoint_records import StoredCapture, StoredCheckpoint
 from holdfast.commits import get
-from holdfast.contracts import Query, Reader, Record, RecordStore
+from holdfast.contracts import Key, Query, Reader, Record, RecordStore
 from holdfast.errors import HoldfastError, IntegrityError
-from holdfast.filters import Scalar
-from holdfast.kinds import AGENTS, BRANCHES, HEADS, KINDS, MESSAGES, REVISIONS, SESSIONS, Kind
+from holdfast.filters import Filter, Scalar
+from holdfast.history import Branch, Mark
+from holdfast.ids import micros
+from holdfast.kinds import (
+    AGENTS,
+    BRANCHES,
+    CAPTURES,
+    CHECKPOINTS,
+    HEADS,
+    MARKS,
+    MESSAGES,
+    PRUNED,
+    REVISIONS,
+    SESSIONS,
+    SWEEPS,
+    USAGES,
+    Kind,
+)
 from holdfast.model import Value
+from holdfast.session_records import read_stored
 
 _REVISION_LINK = 0
 _MESSAGE_LINK = 2
@@ -42,23 +63,22 @@ class Report(Value, frozen=True, kw_only=True):
         return not self.problems
 
 
-Projection = Callable[[dict[str, Any]], tuple[Scalar, ...]]
+class _Claim(Struct, frozen=True, gc=False):
+    """A record that says what stands at some place; `of` is the session or agent without which it says nothing."""
 
-_PROJECTIONS: Mapping[str, Projection] = {
-    AGENTS.name: lambda body: (body["id"],),
-    SESSIONS.name: lambda body: (body["id"], body.get("agent_id"), body["history"]),
-    HEADS.name: lambda body: (
-        body["session_id"],
-        body.get("agent_id"),
-        body.get("user_id"),
-        body.get("status", "active"),
-        body.get("detached_by"),
-        int(body.get("archived", False)),
-        body["created_at"],
-        body["updated_at"],
-    ),
-    BRANCHES.name: lambda body: (body["history"], body["branch"]),
-}
+    record: Key
+    kind: Kind
+    digest: bytes
+    link: bytes
+    message_id: str | None
+    of: str | None
+
+
+class _Named(Struct, frozen=True, gc=False):
+    id: str
+
+
+_message_id = msgspec.json.Decoder(_Named).decode
 
 
 class Verifier:
@@ -69,134 +89,230 @@ class Verifier:
         self._checked = 0
         self._redacted = 0
         self._problems: list[Problem] = []
+        self._sessions: set[str] = set()
+        self._living: set[str] = set()
+        self._branches: dict[Key, Branch | None] = {}
+        self._claims: dict[Key, list[_Claim]] = {}
+        self._beside: set[tuple[Kind, Key]] = set()
 
     def run(self) -> Report:
         """Check everything once."""
         for finding in self._store.inspect(check=True).problems:
             self._problems.append(Problem(kind="engine", key=(), what=finding))
-        for kind in KINDS:
-            if kind not in (MESSAGES, REVISIONS, BRANCHES):
-                for record in self._store.scan(Query(kind=kind)):
-                    self._record(record)
-        self._histories()
+        for kind, read in self._readers().items():
+            for record in self._store.scan(Query(kind=kind)):
+                self._read(record, read)
+        self._chains(MESSAGES, _MESSAGE_LINK, self._first_link)
         self._chains(REVISIONS, _REVISION_LINK, lambda owner: history.first_link(str(owner[0])))
-        self._heads()
-        self._agents()
+        self._unmet()
+        self._left_over()
         return Report(checked=self._checked, redacted=self._redacted, problems=self._problems)
 
-    def _note(self, record: Record, what: str) -> None:
-        self._problems.append(Problem(kind=record.kind.name, key=record.key, what=what))
+    def _note(self, kind: Kind, key: Key, what: str) -> None:
+        self._problems.append(Problem(kind=kind.name, key=key, what=what))
 
-    def _record(self, record: Record) -> bool:
-        """Whether a record's own bytes and fields are sound."""
+    def _sound(self, record: Record) -> bool:
+        """Whether a record's bytes are those that were written."""
         self._checked += 1
-        if codec.digest(record.body) != record.digest:
-            self._note(record, "the body does not match its checksum")
-            return False
-        project = _PROJECTIONS.get(record.kind.name)
-        if project is not None:
-            try:
-                expected = project(codec.decode_envelope(record.body, record.kind.name))
-            except (HoldfastError, KeyError) as cause:
-                self._note(record, f"the body cannot be read: {cause}")
-                return False
-            if expected != (*record.key, *record.fields):
-                self._note(record, "the indexed fields do not match the body")
-                return False
-        return True
+        if codec.digest(record.body) == record.digest:
+            return True
+        self._note(record.kind, record.key, "the body does not match its checksum")
+        return False
 
-    def _histories(self) -> None:
-        links: dict[tuple[Scalar, ...], bytes] = {}
-        for record in self._store.scan(Query(kind=BRANCHES)):
-            if self._record(record):
-                branch = codec.decode(record.body, history.Branch, "branch")
-                links[record.key] = branch.fork_link
-                self._branch(record, branch)
-        self._chains(MESSAGES, _MESSAGE_LINK, links.get)
+    # records that say where they stand
 
-    def _branch(self, record: Record, branch: history.Branch) -> None:
-        """A branch must leave its parent where it says."""
-        try:
-            expected, fork_id = fork_point(self._store, branch)
-        except HoldfastError as cause:
-            self._note(record, str(cause))
+    def _readers(self) -> Mapping[Kind, Callable[[Record], tuple[Scalar, ...]]]:
+        """How each kind is read: what its body says of its key and fields. Owners come before what is theirs."""
+        return {
+            AGENTS: self._agent,
+            SESSIONS: self._session,
+            HEADS: self._head,
+            BRANCHES: self._branch,
+            CHECKPOINTS: self._checkpoint,
+            CAPTURES: self._capture,
+            USAGES: self._belongs,
+            PRUNED: self._belongs,
+            MARKS: _mark,
+            SWEEPS: _sweep,
+        }
+
+    def _read(self, record: Record, read: Callable[[Record], tuple[Scalar, ...]]) -> None:
+        if record.kind is BRANCHES:
+            self._branches[record.key] = None
+        if not self._sound(record):
             return
-        if (expected, fork_id) != (branch.fork_link, branch.fork_id):
-            self._note(record, "the branch does not leave its parent where it says")
+        try:
+            said = read(record)
+        except (HoldfastError, KeyError) as cause:
+            self._note(record.kind, record.key, f"the body cannot be read: {cause}")
+            return
+        if said != (*record.key, *record.fields):
+            self._note(record.kind, record.key, "the key or the indexed fields do not match the body")
 
-    def _chains(self, kind: Kind, link_at: int, first: Callable[[tuple[Scalar, ...]], bytes | None]) -> None:
+    def _agent(self, record: Record) -> tuple[Scalar, ...]:
+        present = read_present(record)
+        self._living.add(present.uid)
+        self._claim(record, (present.uid, present.revision), present.link, None, None)
+        return (present.id,)
+
+    def _session(self, record: Record) -> tuple[Scalar, ...]:
+        stored = read_stored(record)
+        self._sessions.add(stored.id)
+        return (stored.id, stored.agent_id, stored.history)
+
+    def _head(self, record: Record) -> tuple[Scalar, ...]:
+        at = codec.decode(record.body, history.Pointer, "head")
+        self._living.add(at.uid)
+        self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, None)
+        if at.session_id not in self._sessions and get(self._store, SESSIONS, at.session_id) is None:
+            self._note(record.kind, record.key, "there is no session that it is the head of")
+        fields = (at.agent_id, at.user_id, at.status, at.detached_by, int(at.archived), at.created_at, at.updated_at)
+        return (at.session_id, *fields)
+
+    def _branch(self, record: Record) -> tuple[Scalar, ...]:
+        branch = codec.decode(record.body, Branch, "branch")
+        self._branches[record.key] = branch
+        if branch.parent is not None:
+            place = (branch.history, branch.parent, branch.fork_seq)
+            self._claim(record, place, branch.fork_link, branch.fork_id, None)
+        elif branch.fork_link != history.first_link(branch.history) or branch.fork_id is not None:
+            self._note(record.kind, record.key, "the branch does not begin where its history does")
+        return (branch.history, branch.branch)
+
+    def _checkpoint(self, record: Record) -> tuple[Scalar, ...]:
+        stored = codec.decode(record.body, StoredCheckpoint, "checkpoint")
+        at = stored.position
+        if at is not None:
+            self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.owner)
+        if stored.revision is not None:
+            self._claim(record, (stored.owner, stored.revision), stored.revision_link or b"", None, stored.owner)
+        expires = None if stored.expires_at is None else micros(stored.expires_at)
+        return (stored.owner, stored.at, stored.id, stored.step, expires)
+
+    def _capture(self, record: Record) -> tuple[Scalar, ...]:
+        stored = codec.decode(record.body, StoredCapture, "capture")
+        at = stored.position
+        if at is not None:
+            self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.session)
+        return (stored.agent, stored.session, stored.number)
+
+    def _belongs(self, record: Record) -> tuple[Scalar, ...]:
+        """A record beside a message says nothing of its place; there must be a message there."""
+        self._beside.add((record.kind, record.key))
+        return record.key
+
+    def _claim(self, record: Record, at: Key, link: bytes, message_id: str | None, of: str | None) -> None:
+        if of is None or of in self._living:
+            claim = _Claim(record.key, record.kind, record.digest, link, message_id, of)
+            self._claims.setdefault(at, []).append(claim)
+
+    # records that are chained
+
+    def _first_link(self, chain: Key) -> bytes | None:
+        branch = self._branches.get(chain)
+        return None if branch is None else branch.fork_link
+
+    def _chains(self, kind: Kind, link_at: int, first: Callable[[Key], bytes | None]) -> None:
         """Every row must follow the one before it; a break is named once and the chain taken up behind it."""
-        chain: tuple[Scalar, ...] | None = None
+        chain: Key | None = None
         link: bytes | None = None
-        position: int | None = None
+        position = 0
         for record in self._store.scan(Query(kind=kind)):
             if record.key[:-1] != chain:
-                chain, link, position = record.key[:-1], first(record.key[:-1]), None
-            sound = self._record(record)
-            if position is not None and record.key[-1] != position + 1:
-                self._note(record, f"{record.key[-1]} follows {position}: something is missing in between")
+                chain, link = record.key[:-1], first(record.key[:-1])
+            elif record.key[-1] != position + 1:
                 link = None
             position = int(record.key[-1])
-            if sound:
-                self._link(record, link, link_at)
+            if self._sound(record):
+                self._follows(record, link, link_at)
             stored = record.fields[link_at]
             link = stored if isinstance(stored, bytes) else None
+            if record.key in self._claims:
+                self._met(self._claims.pop(record.key), link, record)
 
-    def _link(self, record: Record, before: bytes | None, link_at: int) -> None:
-        digest = record.digest
-        n = int(record.key[-1])
+    def _follows(self, record: Record, before: bytes | None, link_at: int) -> None:
+        digest, n = record.digest, record.key[-1]
         if record.kind is MESSAGES:
-            gone = codec.redacted_digest(record.body)
-            if gone is not None:
-                digest = gone
-                self._redacted += 1
-            n = record.fields[1] if isinstance(record.fields[1], int) else -1
-            if codec.decode_envelope(record.body, "message").get("id") != record.fields[0]:
-                self._note(record, "the indexed id does not match the body")
-        if before is None:
-            self._note(record, "there is no sound link in front of it")
-        elif not 0 <= n < 2**63 or history.next_link(before, digest, n) != record.fields[link_at]:
-            self._note(record, "the link does not follow from the one before")
+            digest, n = self._message(record), record.fields[1]  # type: ignore[assignment]
+        if before is None or type(n) is not int or not 0 <= n < 2**63:
+            followed = None
+        else:
+            followed = history.next_link(before, digest, n)
+        if followed != record.fields[link_at] and not self._is_going(record):
+            self._note(record.kind, record.key, "it does not follow the one before it")
 
-    def _heads(self) -> None:
-        for record in self._store.scan(Query(kind=HEADS)):
-            try:
-                pointer = history.see(record).pointer
-                expected = position_of(self._store, pointer.history, pointer.branch, pointer.seq)
-            except HoldfastError as cause:
-                self._note(record, str(cause))
-                continue
-            if expected != (pointer.link, pointer.message_id):
-                self._note(record, "the head does not match the message it points at")
+    def _message(self, record: Record) -> bytes:
+        """The digest that a message's chain goes on."""
+        for kind in (USAGES, PRUNED):
+            self._beside.discard((kind, record.key))
+        try:
+            if _message_id(record.body).id != record.fields[0]:
+                self._note(record.kind, record.key, "the indexed id does not match the body")
+        except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
+            self._note(record.kind, record.key, f"the body cannot be read: {cause}")
+        gone = codec.redacted_digest(record.body)
+        if gone is None:
+            return record.digest
+        self._redacted += 1
+        return gone
 
-    def _agents(self) -> None:
-        for record in self._store.scan(Query(kind=AGENTS)):
-            try:
-                present = codec.decode_envelope(record.body, f"agent {record.key[0]!r}")
-                last = get(self._store, REVISIONS, present["uid"], present["revision"])
-            except (HoldfastError, KeyError) as cause:
-                self._note(record, f"the agent cannot be read: {cause}")
-                continue
-            if last is None:
-                self._note(record, f"revision {present['revision']} is missing")
+    def _is_going(self, record: Record) -> bool:
+        """Whether a row is of a history that is being deleted, or copied and not yet anybody's."""
+        if record.kind is REVISIONS:
+            return False
+        same = (Filter("history", "=", record.key[0]),)
+        sessions = [found.key for found in self._store.scan(Query(kind=SESSIONS, where=same))]
+        staged = get(self._store, SWEEPS, f"staged {record.key[0]}")
+        return staged is not None or any(get(self._store, HEADS, *key) is None for key in sessions)
+
+    # pointers and where they lead
+
+    def _met(self, claims: list[_Claim], link: bytes | None, record: Record) -> None:
+        message_id = record.fields[0] if record.kind is MESSAGES else None
+        for claim in claims:
+            if (claim.link, claim.message_id) != (link, message_id):
+                self._note(claim.kind, claim.record, f"it does not match {record.kind.name} {record.key}")
+
+    def _unmet(self) -> None:
+        """What leads to no message must lead to the beginning of a branch, unless it has gone meanwhile."""
+        missing: list[tuple[_Claim, Key]] = []
+        for at, claims in self._claims.items():
+            branch = self._branches.get(at[:2])
+            if branch is not None and at[2:] == (branch.fork_seq,):
+                beginning = (branch.fork_link, branch.fork_id)
+                missing += [(claim, at) for claim in claims if (claim.link, claim.message_id) != beginning]
+            elif branch is not None or at[:2] not in self._branches:
+                missing += [(claim, at) for claim in claims]
+        living = self._living_now() if missing else set()
+        for claim, at in missing:
+            present = get(self._store, claim.kind, *claim.record)
+            if present is not None and present.digest == claim.digest and (claim.of is None or claim.of in living):
+                self._note(claim.kind, claim.record, f"there is nothing at {at}, which it points at")
+
+    def _living_now(self) -> set[str]:
+        """The sessions and agents that are there by now."""
+        again = Verifier(self._store)
+        for kind in (AGENTS, HEADS):
+            for record in self._store.scan(Query(kind=kind)):
+                again._read(record, again._readers()[kind])
+        return again._living
+
+    def _left_over(self) -> None:
+        """What stands beside a message that is not there, unless it is being deleted."""
+        for kind, key in self._beside:
+            record = get(self._store, kind, *key)
+            if record is not None and get(self._store, MESSAGES, *key) is None and not self._is_going(record):
+                self._note(kind, key, "there is no message that it belongs to")
 
 
-def fork_point(reader: Reader, branch: history.Branch) -> tuple[bytes, str | None]:
-    """The link and id of the message a branch leaves from."""
-    if branch.parent is None:
-        return history.first_link(branch.history), None
-    return position_of(reader, branch.history, branch.parent, branch.fork_seq)
+def _mark(record: Record) -> tuple[Scalar, ...]:
+    mark = codec.decode(record.body, Mark, "mark")
+    return (mark.agent_id, mark.session)
 
 
-def position_of(reader: Reader, name: str, branch: int, seq: int) -> tuple[bytes, str | None]:
-    """The link and id at a position; a position at a branch's very beginning is its fork point."""
-    here = history.branch_at(reader, name, branch)
-    if seq <= here.fork_seq:
-        return here.fork_link, here.fork_id
-    record = get(reader, MESSAGES, name, branch, seq)
-    if record is None:
-        raise HoldfastError(f"message {seq} of branch {branch} in history {name} is missing")
-    return history.message_link(record), str(record.fields[0])
+def _sweep(record: Record) -> tuple[Scalar, ...]:
+    envelope = codec.decode_envelope(record.body, "sweep")
+    return (f"{envelope['kind']} {envelope['name']}",)
 
 
 def check_path(reader: Reader, at: history.Position) -> None:

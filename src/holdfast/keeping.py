@@ -107,9 +107,9 @@ class Keeping(Finding):
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
-            rival = _rival(reader, seen.pointer.uid, draft)
-            if rival is not None and not overwrite:
-                made[:] = [(_same(rival, draft), seen)]
+            rivals = _rivals(reader, seen.pointer.uid, draft)
+            if rivals and not (overwrite and all(one.key[0] == seen.pointer.uid for one in rivals)):
+                made[:] = [(self._repeated(reader, seen, rivals[0], draft, said), seen)]
                 return []
             parent_id = draft.parent_id or seen.pointer.checkpoint_id
             at = self._stamps.next(after=seen.pointer.checkpointed_at)
@@ -117,13 +117,31 @@ class Keeping(Finding):
             seen, writes = self._append(reader, Seen(pointer, seen.digest, seen.later), said)
             record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
             made[:] = [(record, seen)]
-            gone: list[Write] = [] if rival is None else [Delete(CHECKPOINTS, rival.key, over=rival.digest)]
+            gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
             return [*writes, *gone, Insert(record)]
 
         Plan(None, place, lambda: None).carry_out(self._store)
         record, seen = made[-1]
         self._ground.remember(seen)
         return records.view(record)
+
+    def _repeated(
+        self, reader: Reader, seen: Seen, rival: Record, draft: StoredCheckpoint, said: list[appends.Said]
+    ) -> Record:
+        """The one that is there, if it is the one asked for; AlreadyExists if it says or points at something else."""
+        present = _same(rival, draft)
+        stands = (seen.pointer.branch, seen.pointer.seq)
+        if said:
+            found = appends.settle(reader, seen, said, None, True, self._stamps.next())
+            last = found.messages[-1]
+            stands = (-1, -1) if found.writes else (last.branch or 0, last.seq or 0)
+        elif present.id == draft.id:
+            return rival
+        if present.position is None or stands != (present.position.branch, present.position.seq):
+            raise AlreadyExists(
+                f"checkpoint {present.id!r} exists at another message; use replace=True, or another step or id", present
+            )
+        return rival
 
     def _append(self, reader: Reader, seen: Seen, said: list[appends.Said]) -> tuple[Seen, list[Write]]:
         """The head with what was said behind it, and the writes for both."""
@@ -144,7 +162,8 @@ class Keeping(Finding):
         def place(reader: Reader) -> list[Write]:
             rival = records.find(reader, draft.id)
             if rival is not None:
-                made[:] = [_same(rival, draft)]
+                _same(rival, draft)
+                made[:] = [rival]
                 return []
             instant = Instant(reader, agent_id)
             record = self._capture(instant, draft)
@@ -206,28 +225,32 @@ def after_checkpoint(instant: Instant, record: Record) -> Present:
     )
 
 
-def _rival(reader: Reader, owner: str, draft: StoredCheckpoint) -> Record | None:
-    """A checkpoint that has this id already, or this session's with the same step."""
+def _rivals(reader: Reader, owner: str, draft: StoredCheckpoint) -> list[Record]:
+    """The checkpoint that has this id already, and this session's with the same step."""
     found = records.find(reader, draft.id)
-    if found is None and draft.step is not None:
+    rivals = [] if found is None else [found]
+    if draft.step is not None:
         step = (Filter("step", "=", draft.step),)
-        found = next(iter(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=step))), None)
-    return found
+        same_step = reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=step))
+        rivals += [one for one in same_step if found is None or one.key != found.key]
+    return rivals
 
 
 _OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")
 
 
-def _same(rival: Record, draft: StoredCheckpoint) -> Record:
-    """The one that is there, if it says the same; AlreadyExists if not."""
+def _same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:
+    """What the one that is there says, if it says the same; AlreadyExists if not."""
     present = records.read_stored(rival)
+    own = _OWN if draft.session_id is None else (*_OWN, "agent_id")
     for name in StoredCheckpoint.__struct_fields__:
-        if name not in _OWN and name != "agent_id" and getattr(present, name) != getattr(draft, name):
+        said, asked = (codec.encode(getattr(one, name), name) for one in (present, draft))
+        if name not in own and said != asked:
             raise AlreadyExists(
                 f"checkpoint {present.id!r} exists with another {name}; use replace=True, or another step or id",
                 present,
             )
-    return rival
+    return present
 
 
 def _check_draft(draft: StoredCheckpoint) -> None:

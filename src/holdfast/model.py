@@ -22,6 +22,7 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 SessionStatus = Literal["active", "idle", "ended"]
 Json: TypeAlias = Any  # what JSON can say: None, bool, int, float, str, and lists and dicts of them
 Moment = Annotated[datetime, Meta(tz=True)]
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # what every backend can hold
 
 
 class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -97,7 +98,7 @@ class Attachment(Value, frozen=True, kw_only=True):
     data: bytes | None = None
     url: str | None = None
     artifact_id: str | None = None
-    size: int | None = None
+    size: Whole | None = None
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
@@ -126,11 +127,11 @@ class Usage(Value, frozen=True, kw_only=True):
     id: str = field(default_factory=new_id)
     provider: str | None = None
     model: str | None = None
-    input: int = 0
-    output: int = 0
-    total: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
+    input: Whole = 0
+    output: Whole = 0
+    total: Whole = 0
+    cache_read: Whole = 0
+    cache_write: Whole = 0
     cost: float | None = None
     created_at: Moment = field(default_factory=now)
 
@@ -225,7 +226,7 @@ class Agent(Value, frozen=True, kw_only=True):
     config: dict[str, Json] = {}
     state: dict[str, Json] = {}
     metadata: dict[str, Json] | None = None
-    schema_version: int = 1
+    schema_version: Whole = 1
     created_at: Moment | None = None
     modified_at: Moment | None = None
     revision: int | None = None
@@ -252,7 +253,7 @@ class Session(Value, frozen=True, kw_only=True):
     tags: list[str] = []
     archived: bool = False
     status: SessionStatus = "active"
-    max_context_tokens: int | None = None
+    max_context_tokens: Whole | None = None
     detached_by: str | None = None
     created_at: Moment
     updated_at: Moment

@@ -185,11 +185,11 @@ class Restoring(Keeping):
     def _move_sessions(
         self, reader: Reader, instant: Instant, wanted: dict[str, Capture]
     ) -> tuple[list[str], list[str]]:
-        """Point every session at where it stood; returns those restored and those that are no longer there."""
+        """Point every session at where it stood; returns those restored and those no longer there or another's."""
         restored, missing, moves = [], [], 0
         for uid, capture in wanted.items():
             seen, target = instant.look(capture.session_id), capture.position
-            if seen is None or seen.pointer.uid != uid or target is None:
+            if seen is None or not instant.has(seen.pointer, uid) or target is None:
                 missing.append(capture.session_id)
                 continue
             restored.append(capture.session_id)

@@ -8,11 +8,10 @@ import msgspec
 
 from holdfast import codec
 from holdfast.contracts import Record
-from holdfast.errors import InvalidInput
 from holdfast.history import Pointer
 from holdfast.ids import moment
 from holdfast.kinds import SESSIONS
-from holdfast.model import Head, Json, Session, Value
+from holdfast.model import Head, Json, Session, Value, Whole
 
 
 class Stored(Value, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ class Stored(Value, frozen=True, kw_only=True):
     model: str | None = None
     metadata: dict[str, Json] | None = None
     tags: list[str] = []
-    max_context_tokens: int | None = None
+    max_context_tokens: Whole | None = None
     origin: tuple[int, int] | None = None
 
 
@@ -49,13 +48,22 @@ def read_stored(record: Record) -> Stored:
     return codec.decode(record.body, Stored, f"session {record.key[0]!r}")
 
 
-def check_readable(session: Record, head: Record) -> None:
-    """InvalidInput where a value would not read back."""
-    try:
-        msgspec.json.decode(session.body, type=Stored)
-        msgspec.json.decode(head.body, type=Pointer)
-    except msgspec.ValidationError as cause:
-        raise InvalidInput(f"the session cannot be stored: {cause}") from cause
+def check_readable(stored: Stored, pointer: Pointer) -> None:
+    """InvalidInput where a value would not read back as it was given."""
+    codec.encode_value(stored, Stored, "session")
+    codec.encode_value(pointer, Pointer, "session")
+
+
+def same_session(given: tuple[Stored, Pointer], present: tuple[Stored, Pointer]) -> bool:
+    """Whether the session that is there is the one given; a title that was not given may have been made since."""
+    stored, pointer = given
+    if stored.title is not None and stored.title != present[0].title:
+        return False
+    in_record = ("agent_id", "model", "metadata", "tags", "max_context_tokens", "origin")
+    in_head = ("user_id", "status", "archived")
+    return all(getattr(stored, name) == getattr(present[0], name) for name in in_record) and all(
+        getattr(pointer, name) == getattr(present[1], name) for name in in_head
+    )
 
 
 def head_view(pointer: Pointer) -> Head:

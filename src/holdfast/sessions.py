@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.ids import check_id, micros, new_id
 from holdfast.kinds import HEADS, SESSIONS
 from holdfast.model import Json, Page, Session, SessionStatus
-from holdfast.session_records import Stored, check_readable, read_stored, session_record, view
+from holdfast.session_records import Stored, read_stored, session_record, view
 
 Unset = msgspec.UnsetType
 Position = tuple[int, str]
@@ -46,6 +46,7 @@ class Sessions(Branching):
         timeout: float | None = None,
     ) -> Session:
         """A new, empty session; AlreadyExists if the id is taken."""
+        codec.check_json(metadata, "session metadata")
         at = self._stamps.next()
         own = new_id()
         stored = Stored(
@@ -57,7 +58,7 @@ class Sessions(Branching):
             title=title,
             model=model,
             metadata=metadata,
-            tags=[*tags],
+            tags=list(tags) if isinstance(tags, tuple) else tags,  # type: ignore[arg-type]
             max_context_tokens=max_context_tokens,
         )
         pointer = Pointer(
@@ -104,6 +105,9 @@ class Sessions(Branching):
     ) -> Page[Session]:
         """Sessions that match, newest first; detached ones are left out."""
         cursors.check_range(limit, offset)
+        _check_filters(tag, status, archived, order, metadata)
+        _optional_id(agent_id, "agent id")
+        _optional_id(user_id, "user id")
         given = {"agent_id": agent_id, "user_id": user_id, "status": status}
         where = [Filter(name, "=", value) for name, value in given.items() if value is not None]
         if archived is not None:
@@ -112,8 +116,6 @@ class Sessions(Branching):
             where.append(Filter("created_at", ">=", micros(created_after, "created_after")))
         if created_before is not None:
             where.append(Filter("created_at", "<", micros(created_before, "created_before")))
-        if order not in ("updated", "created"):
-            raise InvalidInput(f"order is 'updated' or 'created', not {order!r}")
         where.append(Filter("detached_by", "=", None))
         listing = ["sessions", order, [[one.field, one.compare, one.value] for one in where], tag, metadata]
         after = None if cursor is None else tuple(cursors.read(listing, cursor))
@@ -164,10 +166,11 @@ class Sessions(Branching):
             "max_context_tokens": max_context_tokens,
         }
         for name in ("agent_id", "user_id"):
-            if isinstance(in_head[name], str):
+            if in_head[name] is not UNSET and in_head[name] is not None:
                 check_id(in_head[name], name)
         head_changes = {name: value for name, value in in_head.items() if value is not UNSET}
         changes = {name: value for name, value in in_session.items() if value is not UNSET}
+        _check_changes(changes)
         if "title" in changes:
             head_changes["titled"] = changes["title"] is not None
         return self._change(session_id, head_changes, changes, timeout)
@@ -190,7 +193,7 @@ class Sessions(Branching):
             session = session_record({k: v for k, v in envelope.items() if k not in changes or v is not None})
             at = self._stamps.next(after=seen.pointer.updated_at)
             pointer = replace(seen.pointer, updated_at=at, **head_changes)
-            check_readable(session, history.pointer_record(pointer, seen.later))
+            codec.encode_value(pointer, Pointer, "session")
             changed[:] = [view(read_stored(session), pointer)]
             return [*_put_head(seen, pointer), Put(session, present.digest)]
 
@@ -216,6 +219,29 @@ class Sessions(Branching):
             else:
                 self._ground.sweeps.delete_user(check_id(user_id, "user id"))
                 self._ground.heads.clear()
+
+
+def _check_changes(changes: dict[str, Any]) -> None:
+    """InvalidInput where a changed value would not read back as it was given."""
+    codec.check_json(changes.get("metadata"), "session metadata")
+    codec.encode_value(Stored(id="", uid="", history="", created_at=0, **changes), Stored, "session")
+
+
+def _check_filters(
+    tag: str | None, status: str | None, archived: bool | None, order: str, metadata: dict[str, Json] | None
+) -> None:
+    """InvalidInput for a filter that nothing can pass."""
+    if tag is not None and not isinstance(tag, str):
+        raise InvalidInput(f"tag is a string, not {type(tag).__name__}")
+    if status is not None and status not in get_args(SessionStatus):
+        raise InvalidInput(f"status is one of {', '.join(get_args(SessionStatus))}, not {status!r}")
+    if archived is not None and not isinstance(archived, bool):
+        raise InvalidInput(f"archived is True or False, not {archived!r}")
+    if order not in ("updated", "created"):
+        raise InvalidInput(f"order is 'updated' or 'created', not {order!r}")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidInput(f"metadata is a dict, not {type(metadata).__name__}")
+    codec.check_json(metadata, "the metadata filter")
 
 
 def _put_head(seen: Seen, pointer: Pointer) -> list[Write]:

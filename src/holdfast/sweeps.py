@@ -16,7 +16,7 @@ from holdfast import codec, history
 from holdfast.commits import get
 from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.filters import Filter
-from holdfast.history import Branch, Segment
+from holdfast.history import Branch, Pointer, Segment
 from holdfast.ids import Stamps
 from holdfast.kinds import (
     AGENTS,
@@ -63,10 +63,19 @@ class Sweeps:
             return
         seen = history.look_up(self._store, session_id)
         if seen is not None:
-            agent_id = seen.pointer.agent_id
-            marks: list[Write] = [] if agent_id is None else [history.mark(seen.pointer, agent_id)]
-            self._store.commit([Delete(HEADS, (session_id,)), *marks, Put(_record(self._sweep("session", session_id)))])
+            sweep = Put(_record(self._sweep("session", session_id)))
+            self._store.commit([Delete(HEADS, (session_id,)), *self._farewell(seen.pointer), sweep])
         self._sweep_session(session_id)
+
+    def _farewell(self, pointer: Pointer) -> list[Write]:
+        """What an agent's next checkpoint must learn of a session that goes: nothing if there was none before."""
+        agent_id = pointer.agent_id
+        if agent_id is None:
+            return []
+        agent = get(self._store, AGENTS, agent_id)
+        if agent is None or not codec.decode_envelope(agent.body, "agent").get("checkpoints"):
+            return [Delete(MARKS, (agent_id, pointer.uid))]
+        return [history.mark(pointer, agent_id)]
 
     def delete_user(self, user_id: str) -> None:
         """Make every session of a user absent, and what others have forked from them."""

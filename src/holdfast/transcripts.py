@@ -7,12 +7,13 @@ from typing import Any
 
 from holdfast import appends, codec, cursors, history
 from holdfast.commits import Plan, get
-from holdfast.contracts import Put, Reader, Record, Write
+from holdfast.contracts import Put, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.filters import Filter
 from holdfast.history import Pointer, Segment
-from holdfast.ids import check_id, moment
+from holdfast.ids import check_count, check_id, check_whole, moment
 from holdfast.kinds import SESSIONS
-from holdfast.model import Message, Page, Redaction, Usage
+from holdfast.model import Message, Page, Redaction, Usage, title_from
 from holdfast.nouns import Noun
 
 
@@ -41,6 +42,8 @@ class Transcripts(Noun):
         self, session_id: str, *messages: Message | dict[str, Any], parent: str | None = None, activate: bool = True
     ) -> Plan[list[Message]]:
         check_id(session_id, "session id")
+        if parent is not None and parent != appends.ROOT:
+            check_id(parent, "parent id")
         said = appends.say(messages)
         made: appends.Appended | None = None
         seen = self._ground.heads.get(session_id)
@@ -97,9 +100,11 @@ class Transcripts(Noun):
 
         With `branch` the path to that branch's end. Nothing for an unknown session.
         """
-        for name, value in (("last", last), ("start", start), ("stop", stop), ("branch", branch)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-                raise InvalidInput(f"{name} must be a whole number from 0, not {value!r}")
+        for name, value in (("last", last), ("start", start), ("stop", stop)):
+            if value is not None:
+                check_count(value, name)
+        if branch is not None:
+            check_whole(branch, "branch")
         with self._within(timeout):
             seen = history.look_up(self._store, check_id(session_id, "session id"))
             if seen is None:
@@ -154,7 +159,9 @@ class Transcripts(Noun):
 
     def update_usage(self, session_id: str, message_id: str, usage: Usage, *, timeout: float | None = None) -> Message:
         """Set what a message used, in place of what was set before; NotFound without the message."""
+        check_id(session_id, "session id")
         check_id(message_id, "message id")
+        codec.encode_value(usage, Usage, "usage")
 
         def place(reader: Reader) -> list[Write]:
             pointer = history.must_see(reader, session_id).pointer
@@ -173,7 +180,10 @@ class Transcripts(Noun):
 
     def redact(self, session_id: str, message_id: str, reason: str, *, timeout: float | None = None) -> Message:
         """Destroy a message's content everywhere; id, role, call ids, time and digest stay."""
+        check_id(session_id, "session id")
         check_id(message_id, "message id")
+        if not isinstance(reason, str):
+            raise InvalidInput(f"reason is a string, not {type(reason).__name__}")
 
         def place(reader: Reader) -> list[Write]:
             pointer = history.must_see(reader, session_id).pointer
@@ -183,8 +193,20 @@ class Transcripts(Noun):
             said = codec.decode_message(record.body, f"message {message_id!r}")
             stub = codec.redact(said, record.digest, Redaction(reason=reason, at=moment(self._stamps.next())))
             emptied = Record(record.kind, record.key, stub, codec.digest(stub), record.fields)
-            return [Put(emptied, record.digest)]
+            return [Put(emptied, record.digest), *_untitle(reader, pointer.history, said)]
 
         with self._within(timeout):
             Plan(None, place, lambda: None).carry_out(self._store)
             return self._must_find(session_id, message_id)
+
+
+def _untitle(reader: Reader, past: str, said: Message) -> Iterator[Write]:
+    """Take away the titles that were made of this message, from every session of the history."""
+    title = title_from(said.text) if said.role == "user" else None
+    if title is None:
+        return
+    for record in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
+        envelope = codec.decode_envelope(record.body, f"session {record.key[0]!r}")
+        if envelope.get("title") == title:
+            body = codec.encode({name: value for name, value in envelope.items() if name != "title"}, "session")
+            yield Put(Record(SESSIONS, record.key, body, codec.digest(body), record.fields), record.digest)

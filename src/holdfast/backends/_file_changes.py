@@ -7,6 +7,7 @@ loss nobody has caches. A new mark on top means: drop everything.
 from __future__ import annotations
 
 import os
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,20 +17,9 @@ _MARK = 17
 _LARGEST = 1 << 18
 
 
-class Change(msgspec.Struct, array_like=True):
-    """A record, or with `appended` a log, that a commit has touched."""
+Change: TypeAlias = tuple[str, Key]  # a kind, and the key of a record that was put, or of a log that grew
 
-    kind: str
-    key: list[str | int]
-    appended: bool = False
-
-
-def change(kind: str, key: Key, appended: bool = False) -> Change:
-    """What a commit has touched."""
-    return Change(kind, list(key), appended)
-
-
-_decode = msgspec.json.Decoder(list[Change]).decode_lines
+_decode = msgspec.json.Decoder(list[tuple[str, list[str | int]]]).decode_lines
 
 
 class Changes:
@@ -52,7 +42,8 @@ class Changes:
         if size == since:
             return []
         try:
-            return [one for line in _decode(os.pread(self._fd, size - since, since)) for one in line]
+            lines = _decode(os.pread(self._fd, size - since, since))
+            return [(kind, tuple(key)) for line in lines for kind, key in line]
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 

@@ -102,7 +102,8 @@ class Disk:
             missing.append(name)
             name = os.path.dirname(name)
         for folder in reversed(missing):
-            os.mkdir(self.path(folder))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path(folder))
         return [os.path.dirname(folder) for folder in missing]
 
     def drop_empty(self, name: str) -> str:

@@ -54,14 +54,22 @@ class Journal:
         self._made = 0
         self._unsynced: set[str] = set()
 
+    def begin(self) -> None:
+        """Have the journal itself survive power loss, before anything relies on it."""
+        if not self._disk.read(JOURNAL):
+            self._disk.write(JOURNAL, 0, b"")
+            for folder in (FOLDER, ""):
+                self._disk.sync_folder(folder)
+            self._wipe()
+
     def prepare(self, content: bytes) -> str:
         """A synced temporary file with this content, for a later `move`."""
-        name = self._temporary(content)
+        name = self._temporary("prepared", content)
         self._disk.sync_folder(TEMPORARY)
         return name
 
     def carry_out(self, steps: Sequence[Step]) -> None:
-        """Make all changes or none, durably.
+        """Make all changes or none, durably; `mark_done` is left to do.
 
         BackendError if nothing was changed; ConnectionFailed with an unknown outcome if it stopped in the
         middle, in which case the next to take the lock finishes it.
@@ -83,9 +91,10 @@ class Journal:
         steps = read_steps(content)
         try:
             if steps is not None:
+                # The dead process may have made any of these folders without syncing what lists them.
+                self._unsynced.update(folder for step in steps for folder in _above(step.path))
                 self._finish(steps, self._stage(steps))
-            elif content.startswith(_PENDING):
-                self._mark_done(wipe=True)
+            self._wipe()
             for name in self._disk.names(TEMPORARY):
                 self._disk.remove(f"{TEMPORARY}/{name}")
         except OSError as cause:
@@ -107,21 +116,22 @@ class Journal:
             if step.do == "append":
                 self._append(step)
             elif step.do == "replace":
-                source = self._temporary(step.content)
+                source = self._temporary("staged", step.content)
             staged.append(source)
         return staged
 
     def _append(self, step: Step) -> None:
         folder = os.path.dirname(step.path)
+        self._make_folder(folder)
         if step.offset == 0:
-            self._make_folder(folder)
             self._unsynced.add(folder)
         self._disk.write(step.path, step.offset, step.content)
         self._disk.sync(step.path)
 
-    def _temporary(self, content: bytes) -> str:
+    def _temporary(self, why: str, content: bytes) -> str:
+        # Whoever recovers counts anew, and must not stage over what was prepared.
         self._made += 1
-        name = f"{TEMPORARY}/{self._made}"
+        name = f"{TEMPORARY}/{why}-{self._made}"
         self._disk.write(name, 0, content)
         self._disk.sync(name)
         return name
@@ -130,6 +140,7 @@ class Journal:
         """Do what takes no room: put new contents in place, and remove."""
         for step, source in zip(steps, staged, strict=True):
             if step.do == "blank":
+                self._make_folder(os.path.dirname(step.path))
                 for offset, length in step.spans:
                     self._disk.write(step.path, offset, b" " * length, cut=False)
                 self._disk.sync(step.path)
@@ -141,7 +152,6 @@ class Journal:
         for folder in sorted(self._unsynced):
             self._disk.sync_folder(folder)
         self._unsynced.clear()
-        self._mark_done(wipe=any(step.do != "append" and step.do != "replace" for step in steps))
 
     def _put(self, source: str, path: str) -> None:
         folder = os.path.dirname(path)
@@ -157,9 +167,18 @@ class Journal:
     def _make_folder(self, folder: str) -> None:
         self._unsynced.update(self._disk.make_folder(folder))
 
-    def _mark_done(self, wipe: bool) -> None:
-        """Not synced: to carry out the last commit again changes nothing. What was removed must not stay here."""
-        self._disk.write(JOURNAL, 0, _DONE, cut=wipe)
+    def mark_done(self, steps: Sequence[Step]) -> None:
+        """Say that the last commit is carried out.
+
+        Not synced, for to carry it out again changes nothing. What a commit removes must not stay here.
+        """
+        if all(step.do in ("append", "replace") for step in steps) and sum(len(step.content) for step in steps) < _KEEP:
+            self._disk.write(JOURNAL, 0, _DONE, cut=False)
+        else:
+            self._wipe()
+
+    def _wipe(self) -> None:
+        self._disk.write(JOURNAL, 0, _DONE, cut=True)
 
     def _undo(self, steps: Sequence[Step], cause: OSError) -> None:
         try:
@@ -170,12 +189,23 @@ class Journal:
                         self._disk.sync(step.path)
                     else:
                         self._disk.sync_folder(self._disk.drop_empty(os.path.dirname(step.path)))
-            self._mark_done(wipe=True)
+            self._wipe()
             self._disk.sync(JOURNAL)
             for name in self._disk.names(TEMPORARY):
                 self._disk.remove(f"{TEMPORARY}/{name}")
         except OSError:
             raise _unknown(cause) from cause
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = os.path.dirname(path)
+        yield path
+
+
+def is_pending(journal: int) -> bool:
+    """Whether the open journal holds a commit that nobody has marked done."""
+    return os.pread(journal, len(_PENDING), 0) == _PENDING
 
 
 def _unknown(cause: OSError) -> ConnectionFailed:

@@ -5,89 +5,233 @@ In memory is only where each line begins and what must be unique; bodies are rea
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple, TypeAlias
 
 from holdfast.backends import _file_names as names
-from holdfast.backends._file_changes import Change, change
+from holdfast.backends._file_changes import Change
 from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import Step
-from holdfast.backends._file_lines import key_in, lines_in, read_line, salvage, write_line
-from holdfast.backends._file_tables import ordered, passing
+from holdfast.backends._file_journal import Journal, Step
+from holdfast.backends._file_lines import key_in
+from holdfast.backends._file_log import Log, Row, Unique, unique_of
+from holdfast.backends._file_rows import ordered, passing
 from holdfast.contracts import Key, Query, Record
-from holdfast.filters import Scalar
 from holdfast.kinds import Kind
 
 PAGE = 500
-Unique: TypeAlias = tuple[Scalar, ...]
+_ROW_WEIGHT = 400
 
 
-class Spot(NamedTuple):
-    """Where a line is in its file, and the values in it that must be unique, None if it is damaged."""
+class _Family:
+    """The logs of one owner, within which ids are unique."""
 
-    offset: int
-    length: int
-    unique: Unique | None
+    def __init__(self, owner: str, folder: str) -> None:
+        self.owner = owner
+        self.folder = folder
+        self.logs: dict[Key, Log] = {}
+        self.unique: dict[Unique, tuple[Key, int]] = {}
+        self.stale = True
 
 
-Row: TypeAlias = Spot | Record  # a Record until the commit that writes it
+class LogTable:
+    """The records of one kind whose key is (owner, …, position)."""
 
-
-class Log:
-    """One file: its lines by position."""
-
-    def __init__(self, kind: Kind, path: str, key: Key) -> None:
+    def __init__(self, kind: Kind, disk: Disk) -> None:
         self.kind = kind
-        self.path = path
-        self.key = key
-        self.rows: dict[int, Row] = {}
-        self.positions: list[int] = []
-        self.end = 0
-        self.blank = 0
-        self.unended = False
-        self.grown = True
+        self._disk = disk
+        self._families: dict[str, _Family] = {}
+        self._owners_known = False
 
-    def set(self, position: int, row: Row | None) -> Row | None:
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory this takes."""
+        return _ROW_WEIGHT * sum(len(family.unique) for family in self._families.values())
+
+    def notice(self, key: Key) -> None:
+        """Take in later what another process has appended to a log."""
+        family = self._families.get(names.part(key[0]))
+        if family is not None:
+            self._log(family, key[1:]).grown = True
+            family.stale = True
+        else:
+            self._owners_known = False
+
+    def _log(self, family: _Family, middle: Key) -> Log:
+        if middle not in family.logs:
+            path = f"{family.folder}/{names.log_name(self.kind, middle)}"
+            family.logs[middle] = Log(self.kind, path, (family.owner, *middle))
+        return family.logs[middle]
+
+    # reading
+
+    def _family(self, owner: str | int) -> _Family:
+        """The logs of an owner, as they are now."""
+        name = names.part(owner)
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = _Family(str(owner), names.folder(self.kind, name))
+            for file in self._disk.names(family.folder):
+                middle = names.middle_of(self.kind, file)
+                if middle is not None:
+                    self._log(family, middle)
+        if family.stale:
+            self._take_in(family)
+        return family
+
+    def _take_in(self, family: _Family) -> None:
+        for middle, log in family.logs.items():
+            if log.grown:
+                for unique, position in log.take_in(self._disk.read_part(log.path, log.end, -1)):
+                    family.unique[unique] = (middle, position)
+        family.stale = False
+
+    def _owners(self) -> list[str]:
+        """All owners, in order."""
+        if not self._owners_known:
+            for name in self._disk.names(names.owners_folder(self.kind)):
+                if name not in self._families:
+                    self._family(self._owner_of(name))
+            self._owners_known = True
+        return sorted(family.owner for family in self._families.values())
+
+    def _owner_of(self, name: str) -> str:
+        """The owner a folder is named after; where the name is too long to say, its files have to."""
+        spelled = names.unescape(name)
+        if spelled is not None:
+            return spelled
+        folder = names.folder(self.kind, name)
+        for file in self._disk.names(folder):
+            for line in (self._disk.read(f"{folder}/{file}") or b"").split(b"\n"):
+                said = key_in(line)
+                if said and names.part(said[0]) == name:
+                    return str(said[0])
+        return name
+
+    def get(self, key: Key) -> Record | None:
+        """The record with this key, or None."""
+        log = self._family(key[0]).logs.get(key[1:-1])
+        if log is None or key[-1] not in log.rows:
+            return None
+        return log.records(self._disk, [int(key[-1])])[0]
+
+    def match(self, query: Query) -> Iterator[Record]:
+        """All that match, in order; bodies are read as they are taken."""
+        if query.order is not None:
+            return islice(ordered(self._filtered(query), query), query.limit)
+        return islice(self._filtered(query), query.limit)
+
+    def _filtered(self, query: Query) -> Iterator[Record]:
+        holder = self._by_unique(query)
+        page = PAGE if query.where or query.limit is None else min(PAGE, query.limit)
+        spans = self._spans(query) if holder is None else holder
+        passes = passing(query)
+        for log, positions in spans:
+            for start in range(0, len(positions), page):
+                yield from filter(passes, log.records(self._disk, positions[start : start + page]))
+
+    def _by_unique(self, query: Query) -> list[tuple[Log, list[int]]] | None:
+        """Where the one record is that can match, if the filters name what is unique; None if they do not."""
+        named = {one.field: one.value for one in query.where if one.compare == "="}
+        plain = query.low is None and query.high is None and query.after is None
+        if not plain or len(query.prefix) != 1 or not self.kind.unique or set(self.kind.unique[1:]) - named.keys():
+            return None
+        family = self._family(query.prefix[0])
+        place = family.unique.get((query.prefix[0], *(named[name] for name in self.kind.unique[1:])))
+        return [] if place is None else [(family.logs[place[0]], [place[1]])]
+
+    def _spans(self, query: Query) -> Iterator[tuple[Log, list[int]]]:
+        """Logs with the positions in them that a query may find, in order."""
+        owners: list[str] | list[str | int] = [query.prefix[0]] if query.prefix else self._owners()
+        for owner in reversed(owners) if query.reverse else owners:
+            family = self._family(owner)
+            for middle in sorted(family.logs, reverse=query.reverse):
+                positions = _positions(family.logs[middle], query)
+                yield family.logs[middle], positions[::-1] if query.reverse else positions
+
+    def count(self, query: Query) -> int:
+        """How many match."""
+        if query.where or query.order is not None:
+            return sum(1 for _ in self.match(query))
+        found = sum(len(positions) for _, positions in self._spans(query))
+        return found if query.limit is None else min(found, query.limit)
+
+    def keys(self, query: Query) -> list[Key]:
+        """The keys of all that match."""
+        if query.where:
+            return [record.key for record in self.match(query)]
+        return [(*log.key, position) for log, positions in self._spans(query) for position in positions]
+
+    # changing, in memory first
+
+    def rival(self, record: Record) -> Record | None:
+        """The record under another key that holds this one's unique values."""
+        family = self._family(record.key[0])
+        place = family.unique.get(unique_of(record)) if self.kind.unique else None
+        if place is None or place == (record.key[1:-1], record.key[-1]):
+            return None
+        return family.logs[place[0]].records(self._disk, [place[1]])[0]
+
+    def set(self, key: Key, row: Row | None) -> Row | None:
         """Have this row there, or nothing; returns what was there before."""
-        before = self.rows.pop(position, None)
-        if row is not None:
-            self.rows[position] = row
-            if before is None:
-                insort(self.positions, position)
-        elif before is not None:
-            del self.positions[bisect_left(self.positions, position)]
+        family = self._family(key[0])
+        middle, position = key[1:-1], int(key[-1])
+        log = self._log(family, middle)
+        log.grown = False
+        before = log.set(position, row)
+        for unique in (_unique(before), _unique(row)):
+            if unique and family.unique.get(unique) == (middle, position):
+                del family.unique[unique]
+        if _unique(row):
+            family.unique[_unique(row)] = (middle, position)
         return before
 
-    def between(self, low: int | None, high: int | None) -> list[int]:
-        """The positions from low to high, both inclusive."""
-        start = 0 if low is None else bisect_left(self.positions, low)
-        stop = len(self.positions) if high is None else bisect_right(self.positions, high)
-        return self.positions[start:stop]
+    # changing the disk
 
-    # from the file
+    def steps(self, changed: dict[Key, Row | None], journal: Journal) -> Iterator[tuple[Step, Change]]:
+        """What brings the files to what is in memory, for these keys with what was there before."""
+        logs: dict[Key, dict[int, Row | None]] = {}
+        for key, before in changed.items():
+            logs.setdefault(key[:-1], {})[int(key[-1])] = before
+        for key, befores in logs.items():
+            family = self._family(key[0])
+            log = family.logs[key[1:]]
+            for step in log.steps(self._disk, befores, journal):
+                yield step, (self.kind.name, key)
+            if not log.rows:
+                del family.logs[key[1:]]
 
-    def take_in(self, content: bytes) -> Iterator[tuple[Unique, int]]:
-        """Index what follows the part that is known; gives the unique values found, with their positions."""
-        base, damaged, last = self.end, list[tuple[int, Spot, bytes]](), self.positions[-1] if self.positions else 0
-        for offset, line in lines_in(content):
-            record = read_line(self.kind, line)
-            if record is not None and record.key[:-1] == self.key:
-                last = int(record.key[-1])
-                spot = Spot(base + offset, len(line), unique_of(record))
-                self.set(last, spot)
-                yield unique_of(record), last
-            elif content.find(b"\n", offset) >= 0:
-                damaged.append((last, Spot(base + offset, len(line), None), line))
-        self._find_end(content)
-        self._place_damaged(damaged)
-        self.grown = False
 
-    def _find_end(self, content: bytes) -> None:
-        """Where the next line goes: behind the last that is whole; a torn one is cut by writing there."""
-        whole = content.rfind(b"\n") + 1
-        behind = max((row.offset + row.length for row in self.rows.values() if isinstance(row, Spot)), default=0)
-        self.unended = behind > self.end + whole
-        used = self.end + whole
-        self.end = max(used, behind)
+def _unique(row: Row | None) -> Unique:
+    """The values of a row that collide with others; none where one of them is None."""
+    found = unique_of(row) if isinstance(row, Record) else row and row.unique
+    return () if found is None or None in found else found
+
+
+def _positions(log: Log, query: Query) -> list[int]:
+    """The positions of a log that a query's prefix, bounds and continuation leave."""
+    depth = len(query.prefix)
+    if log.key[:depth] != query.prefix[: len(log.key)]:
+        return []
+    low, high = query.low, query.high
+    if depth > len(log.key):
+        low = high = int(query.prefix[-1])
+    elif depth < len(log.key) and (low is not None or high is not None):
+        bounded = log.key[depth]
+        if not isinstance(bounded, int) or not (low is None or low <= bounded) or not (high is None or bounded <= high):
+            return []
+        low = high = None
+    if query.after is None or query.order is not None:
+        return log.between(low, high)
+    return _continued(log, query, low, high)
+
+
+def _continued(log: Log, query: Query, low: int | None, high: int | None) -> list[int]:
+    assert query.after is not None
+    reached, at = query.after[:-1], query.after[-1]
+    assert isinstance(at, int)
+    if log.key != reached:
+        ahead = log.key < reached if query.reverse else log.key > reached
+        return log.between(low, high) if ahead else []
+    if query.reverse:
+        return log.between(low, at - 1 if high is None else min(high, at - 1))
+    return log.between(at + 1 if low is None else max(low, at + 1), high)

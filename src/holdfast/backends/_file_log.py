@@ -1,0 +1,183 @@
+"""One log file: where its lines are, and the steps that change it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from holdfast.backends._file_disk import Disk
+from holdfast.backends._file_journal import Journal, Step
+from holdfast.backends._file_lines import key_in, lines_in, read_line, salvage, write_line
+from holdfast.contracts import Key, Record
+from holdfast.filters import Scalar
+from holdfast.kinds import Kind
+
+Unique: TypeAlias = tuple[Scalar, ...]
+
+
+class Spot(NamedTuple):
+    """Where a line is in its file, and the values in it that must be unique; None if it is damaged."""
+
+    offset: int
+    length: int
+    unique: Unique | None
+
+
+Row: TypeAlias = Spot | Record  # a Record until the commit that writes it
+
+
+def unique_of(record: Record) -> Unique:
+    """The values of a record that must be unique."""
+    if not record.kind.unique:
+        return ()
+    values = record.values()
+    return tuple(values[name] for name in record.kind.unique)
+
+
+class Log:
+    """The lines of one file by position."""
+
+    def __init__(self, kind: Kind, path: str, key: Key) -> None:
+        self.kind = kind
+        self.path = path
+        self.key = key
+        self.rows: dict[int, Row] = {}
+        self.positions: list[int] = []
+        self.end = 0  # where the next line goes
+        self.live = 0  # how many bytes before that are lines of records
+        self.unended = False  # whether the last line lacks its line end
+        self.grown = True  # whether there may be more in the file
+
+    def set(self, position: int, row: Row | None) -> Row | None:
+        """Have this row there, or nothing; returns what was there before."""
+        before = self.rows.pop(position, None)
+        self.live += _length(row) - _length(before)
+        if row is not None:
+            self.rows[position] = row
+            if before is None:
+                insort(self.positions, position)
+        elif before is not None:
+            del self.positions[bisect_left(self.positions, position)]
+        return before
+
+    def between(self, low: int | None, high: int | None) -> list[int]:
+        """The positions from low to high, both inclusive."""
+        start = 0 if low is None else bisect_left(self.positions, low)
+        stop = len(self.positions) if high is None else bisect_right(self.positions, high)
+        return self.positions[start:stop]
+
+    def records(self, disk: Disk, positions: list[int]) -> list[Record]:
+        """The records at these positions, all of which must be there."""
+        rows = [self.rows[position] for position in positions]
+        start = min((row.offset for row in rows if isinstance(row, Spot)), default=0)
+        stop = max((row.offset + row.length for row in rows if isinstance(row, Spot)), default=0)
+        content = disk.read_part(self.path, start, stop - start) if stop else b""
+        return [
+            row if isinstance(row, Record) else self._record(position, content[row.offset - start :][: row.length])
+            for position, row in zip(positions, rows, strict=True)
+        ]
+
+    def _record(self, position: int, line: bytes) -> Record:
+        record = read_line(self.kind, line)
+        key = (*self.key, position)
+        return record if record is not None and record.key == key else salvage(self.kind, key, line)
+
+    # taking in what is in the file
+
+    def take_in(self, content: bytes) -> Iterator[tuple[Unique, int]]:
+        """Index what follows the part that is known; gives the unique values found, with their positions."""
+        base, whole, self.unended = self.end, content.rfind(b"\n") + 1, False
+        last = self.positions[-1] if self.positions else 0
+        damaged: list[tuple[int, Spot, bytes]] = []
+        self.end = base + whole
+        for offset, line in lines_in(content):
+            record = read_line(self.kind, line)
+            spot = Spot(base + offset, len(line), None if record is None else unique_of(record))
+            if record is not None and record.key[:-1] == self.key:
+                last = int(record.key[-1])
+                self.set(last, spot)
+                yield unique_of(record), last
+                if offset + len(line) >= whole:
+                    self.unended, self.end = True, spot.offset + spot.length
+            elif offset < whole:
+                damaged.append((last, spot, line))
+            # What is behind the last line end and not sound was torn; the next writer cuts it.
+        for after, spot, line in damaged:
+            position = self._guess(after, line)
+            if position is not None:
+                self.set(position, spot)
+        self.grown = False
+
+    def _guess(self, after: int, line: bytes) -> int | None:
+        """The position of a damaged line, told by what stands before it, by itself, or by what follows."""
+        position: int | None = after + 1
+        if after == 0:
+            said = key_in(line)
+            if said is not None and tuple(said[:-1]) == self.key and isinstance(said[-1], int):
+                position = said[-1]
+            elif self.positions:
+                position = self.positions[0] - 1
+        while position in self.rows:
+            row = self.rows[position]
+            if not isinstance(row, Spot) or row.unique is not None:
+                return None
+            position += 1
+        return position
+
+    # changing the file
+
+    def steps(self, disk: Disk, befores: dict[int, Row | None], journal: Journal) -> Iterator[Step]:
+        """What brings the file to the rows, which differ from it at these positions."""
+        dead = [row for row in befores.values() if isinstance(row, Spot)]
+        fresh = [position for position in befores if isinstance(self.rows.get(position), Record)]
+        if not self.rows:
+            if self.end:
+                yield Step(do="remove", path=self.path)
+        elif any(befores[position] is not None for position in fresh) or (dead and self.live * 2 < self.end):
+            yield Step(do="move", path=self.path, source=journal.prepare(self._rewritten(disk, befores)))
+        else:
+            if dead:
+                yield Step(do="blank", path=self.path, spans=[(row.offset, row.length) for row in dead])
+            if fresh:
+                yield self._append(fresh)
+
+    def _append(self, fresh: list[int]) -> Step:
+        offset = self.end
+        lines = [b"\n"] if self.unended else []
+        self.end += len(lines)
+        for position in fresh:
+            lines.append(self._write(position))
+        self.unended = False
+        return Step(do="append", path=self.path, offset=offset, content=b"".join(lines))
+
+    def _write(self, position: int) -> bytes:
+        """The line of a fresh record, which goes to the end."""
+        record = self.rows[position]
+        assert isinstance(record, Record)
+        line = write_line(record)
+        self.set(position, Spot(self.end, len(line) - 1, unique_of(record)))
+        self.end += len(line)
+        return line
+
+    def _rewritten(self, disk: Disk, befores: dict[int, Row | None]) -> bytes:
+        """The whole file anew, its lines in their old order, fresh ones at the end."""
+        old = disk.read(self.path) or b""
+        places = {position: befores.get(position) or self.rows[position] for position in self.positions}
+        known = [(place.offset, position) for position, place in places.items() if isinstance(place, Spot)]
+        fresh = [position for position in befores if isinstance(places.get(position), Record)]
+        lines: list[bytes] = []
+        self.end, self.unended = 0, False
+        for position in [*(position for _, position in sorted(known)), *fresh]:
+            row = self.rows[position]
+            if isinstance(row, Record):
+                lines.append(self._write(position))
+            else:
+                lines.append(old[row.offset : row.offset + row.length] + b"\n")
+                self.rows[position] = row._replace(offset=self.end)
+                self.end += row.length + 1
+        return b"".join(lines)
+
+
+def _length(row: Row | None) -> int:
+    return row.length + 1 if isinstance(row, Spot) else 0

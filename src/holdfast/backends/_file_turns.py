@@ -1,0 +1,122 @@
+"""Whose turn it is: writers alone, readers together, each finding everything finished and nothing stale."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.backends._file_changes import Change, Changes
+from holdfast.backends._file_disk import Disk
+from holdfast.backends._file_journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending
+from holdfast.backends._file_lock import SharedLock
+from holdfast.errors import BackendError
+
+
+class Turns:
+    """The lock of a folder, its journal, and the news of what others have changed.
+
+    `notice` is called, within a turn, with what others have touched since this process' last one; None
+    means that it may be anything.
+    """
+
+    def __init__(self, disk: Disk, read_only: bool, notice: Callable[[list[Change] | None], None]) -> None:
+        self.journal = Journal(disk)
+        self._disk = disk
+        self._read_only = read_only
+        self._notice = notice
+        self._mutex = threading.Lock()
+        self._holder = 0
+        self._files: tuple[SharedLock, Changes, int] | None = None
+        if not read_only:
+            disk.make_folder(TEMPORARY)
+            self._open_files()
+
+    def _open_files(self) -> bool:
+        """Open what processes meet at; False where only a writer could make it and none has yet."""
+        if self._files is None:
+            if self._read_only and not os.path.exists(self._disk.path(JOURNAL)):
+                return False
+            flags = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT
+            lock = SharedLock(self._disk.path(f"{FOLDER}/lock"), self._read_only)
+            changes = Changes(self._disk.path(f"{FOLDER}/changes"), self._read_only)
+            self._files = (lock, changes, os.open(self._disk.path(JOURNAL), flags | os.O_CLOEXEC, 0o644))
+        return True
+
+    def begin(self) -> None:
+        """Make ready what power loss must not take; within the first turn, which is one's own."""
+        self.journal.begin()
+
+    def mine(self) -> bool:
+        """Whether it is this thread's turn already."""
+        return self._holder == threading.get_ident()
+
+    def enter(self, shared: bool, until: float) -> bool:
+        """Begin a turn by this moment of the monotonic clock, or say False."""
+        if not self._mutex.acquire(timeout=max(0.0, until - time.monotonic())):
+            return False
+        try:
+            entered = self._enter(shared, until)
+        except BaseException:
+            self._mutex.release()
+            raise
+        if entered:
+            self._holder = threading.get_ident()
+        else:
+            self._mutex.release()
+        return entered
+
+    def _enter(self, shared: bool, until: float) -> bool:
+        if not self._open_files():
+            self._notice(None)
+            return True
+        assert self._files is not None
+        lock, changes, journal = self._files
+        if not lock.acquire(shared, until):
+            return False
+        try:
+            if is_pending(journal):
+                if shared and not self._read_only:
+                    lock.release()
+                    if not lock.acquire(False, until):
+                        return False
+                self._recover(changes)
+            self._notice(changes.news())
+        except BaseException:
+            lock.release()
+            raise
+        return True
+
+    def _recover(self, changes: Changes) -> None:
+        if self._read_only:
+            raise BackendError("a commit was interrupted here; open the store once without read_only to finish it")
+        if self.journal.recover():
+            changes.start_afresh()
+            self._notice(None)
+
+    def carry_out(self, steps: Sequence[Step], touched: list[Change]) -> None:
+        """Make a commit's changes durable, and tell the other processes; only within a turn of one's own."""
+        assert self._files is not None
+        self.journal.carry_out(steps)
+        if all(step.do in ("append", "replace") for step in steps):
+            self._files[1].note(touched)
+        else:
+            self._files[1].start_afresh()
+        self.journal.mark_done(steps)
+
+    def leave(self) -> None:
+        """End the turn."""
+        self._holder = 0
+        if self._files is not None:
+            self._files[0].release()
+        self._mutex.release()
+
+    def close(self) -> None:
+        """Give the files back."""
+        if self._files is not None:
+            lock, changes, journal = self._files
+            lock.close()
+            changes.close()
+            os.close(journal)
+            self._files = None

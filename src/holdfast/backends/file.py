@@ -1,0 +1,357 @@
+"""Readable JSON in a folder: a line per message, a file per other record, made for people and for git.
+
+An acknowledged commit survives power loss: it is synced to the journal and then to the files before `commit`
+returns. Processes take turns to write; readers share the lock, and keep in memory what nobody has touched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Literal
+
+from msgspec.structs import replace
+
+from holdfast.backends import _file_folder as folder
+from holdfast.backends._file_changes import Change
+from holdfast.backends._file_disk import Disk
+from holdfast.backends._file_log import Row
+from holdfast.backends._file_logs import PAGE, LogTable
+from holdfast.backends._file_tables import PlainTable
+from holdfast.backends._file_turns import Turns
+from holdfast.backends._group import GroupCommit, Request, expired
+from holdfast.contracts import (
+    MAX_BYTES,
+    Delete,
+    Insert,
+    Inspection,
+    Key,
+    Moved,
+    Put,
+    Query,
+    Rebase,
+    Record,
+    Sharing,
+    Taken,
+    Write,
+    check_limits,
+)
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
+from holdfast.errors import BackendError, HoldfastError, Unsupported
+from holdfast.filters import Scalar
+from holdfast.kinds import KINDS, Kind
+
+KEPT_BYTES = 256 * 1024 * 1024
+Durability = Literal["full", "normal"]
+Table = PlainTable | LogTable
+Undo = list[tuple[Table, Key, Row | None]]  # where what was
+
+
+class FileReader:
+    """Reads while its user holds the lock; inside a commit it is handed to `rebase`."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._tables: dict[str, Table] = {}
+
+    def table(self, kind: Kind) -> Table:
+        found = self._tables.get(kind.name)
+        if found is None:
+            found = LogTable(kind, self._disk) if kind.log else PlainTable(kind, self._disk)
+            self._tables[kind.name] = found
+        return found
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        table = self.table(kind)
+        return [table.get(key) for key in keys]
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        return iter(list(self.table(query.kind).match(query)))
+
+    def count(self, query: Query) -> int:
+        return self.table(query.kind).count(query)
+
+    def notice(self, news: list[Change] | None) -> None:
+        """Drop what others have touched; None means everything."""
+        for kind, key in news or ():
+            if kind in self._tables:
+                self._tables[kind].notice(key)
+        if news is None:
+            self._tables.clear()
+
+    def slim_down(self) -> None:
+        """Drop everything if it has become a lot."""
+        if sum(table.weight for table in self._tables.values()) > KEPT_BYTES:
+            self._tables.clear()
+
+
+class FileStore:
+    """A record store in a folder."""
+
+    sharing: Sharing = "processes"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: str = "",
+        durability: Durability = "full",
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        disk: type[Disk] = Disk,
+    ) -> None:
+        self._durability = durability
+        self._read_only = read_only
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._closed = False
+        self._disk = disk(folder.folder_of(path, namespace), durable=durability == "full")
+        self._reader = FileReader(self._disk)
+        with _translated():
+            if read_only:
+                folder.look(self._disk)
+            else:
+                folder.make_root(path, self._disk)
+            self._turns = Turns(self._disk, read_only, self._reader.notice)
+            with self._turn(shared=read_only, until=deadline(timeout)):
+                if not read_only:
+                    self._turns.begin()
+                    folder.prepare(self._disk, namespace)
+        self._group = GroupCommit(self._commit_alone, self._commit_together)
+
+    @contextmanager
+    def _turn(self, shared: bool, until: float) -> Iterator[FileReader]:
+        if not self._turns.enter(shared, until):
+            raise expired()
+        try:
+            yield self._reader
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._reader.slim_down()
+        self._turns.leave()
+
+    # reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[FileReader]:
+        self._check_usable()
+        if self._turns.mine():
+            yield self._reader
+            return
+        with _translated(), self._turn(shared=True, until=deadline(self._timeout)) as reader:
+            yield reader
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        with self._reading() as reader:
+            return reader.get(kind, keys)
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        left = query.limit
+        while True:
+            limit = PAGE if left is None else min(PAGE, left)
+            with self._reading() as reader:
+                page = list(reader.scan(replace(query, limit=limit)))
+            yield from page
+            left = None if left is None else left - len(page)
+            if len(page) < limit or left == 0:
+                return
+            query = replace(query, after=_order_of(page[-1], query))
+
+    def count(self, query: Query) -> int:
+        with self._reading() as reader:
+            return reader.count(query)
+
+    # writing
+
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        self._check_writable()
+        return self._group.commit(writes, rebase)
+
+    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
+        """Like `commit`, carried out together with whatever else is queued."""
+        self._check_writable()
+        return self._group.submit(writes, rebase)
+
+    def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
+        request = Request(writes, rebase)
+        request.deadline = deadline(self._timeout)
+        self._commit_together([request])
+        if request.error is not None:
+            raise request.error
+        return request.result
+
+    def _commit_together(self, batch: list[Request]) -> None:
+        """One turn for the whole batch."""
+        try:
+            with _translated():
+                batch = self._take_turn(batch)
+                if batch:
+                    try:
+                        self._transaction(batch)
+                    finally:
+                        self._leave()
+        except BaseException as cause:
+            for request in batch:
+                if not request.done:
+                    request.finish(error=cause)
+            if not isinstance(cause, Exception):
+                raise
+
+    def _take_turn(self, batch: list[Request]) -> list[Request]:
+        while batch and not self._turns.enter(shared=False, until=min(request.deadline for request in batch)):
+            present = time.monotonic()
+            for request in batch:
+                if request.deadline <= present:
+                    request.finish(error=expired())
+            batch = [request for request in batch if not request.done]
+        return batch
+
+    def _transaction(self, batch: list[Request]) -> None:
+        """Carry out the requests in memory and then on disk, so many at a time as one journal takes."""
+        undo: Undo = []
+        applied: list[tuple[Request, Sequence[Write]]] = []
+        size = 0
+        try:
+            for request in batch:
+                outcome = self._member(request, undo)
+                if isinstance(outcome, HoldfastError):
+                    request.finish(error=outcome)
+                    continue
+                applied.append((request, outcome))
+                size += sum(len(write.record.body) for write in outcome if isinstance(write, Insert | Put))
+                if size > MAX_BYTES:
+                    self._flush(undo, applied)
+                    size = 0
+            self._flush(undo, applied)
+        except BaseException:
+            self._reader.notice(None)
+            raise
+
+    def _flush(self, undo: Undo, applied: list[tuple[Request, Sequence[Write]]]) -> None:
+        """Bring to disk what was changed in memory, and answer."""
+        changed: dict[Table, dict[Key, Row | None]] = {}
+        for table, key, before in undo:
+            changed.setdefault(table, {}).setdefault(key, before)
+        planned = [step for table, befores in changed.items() for step in table.steps(befores, self._turns.journal)]
+        if planned:
+            self._turns.carry_out([step for step, _ in planned], [touched for _, touched in planned])
+        for request, writes in applied:
+            request.finish(writes)
+        undo.clear()
+        applied.clear()
+
+    def _member(self, request: Request, undo: Undo) -> Sequence[Write] | HoldfastError:
+        """Apply one request of the batch in memory; a refusal undoes it alone."""
+        writes, rebase = request.writes, request.rebase
+        try:
+            if writes is not None:
+                try:
+                    return self._apply(writes, undo)
+                except (Moved, Taken):
+                    if rebase is None:
+                        raise
+            return () if rebase is None else self._apply(rebase(self._reader), undo)
+        except HoldfastError as refusal:
+            return refusal
+
+    def _apply(self, writes: Sequence[Write], undo: Undo) -> Sequence[Write]:
+        check_limits(writes)
+        start = len(undo)
+        try:
+            for write in writes:
+                self._write(write, undo)
+        except HoldfastError:
+            while len(undo) > start:
+                table, key, before = undo.pop()
+                table.set(key, before)
+            raise
+        return writes
+
+    def _write(self, write: Write, undo: Undo) -> None:
+        if isinstance(write, Insert | Put):
+            table = self._reader.table(write.record.kind)
+            if self._may_set(table, write):
+                undo.append((table, write.record.key, table.set(write.record.key, write.record)))
+        elif isinstance(write, Delete):
+            table = self._reader.table(write.kind)
+            if write.over is not None:
+                _require(table, write.key, write.over)
+            for key in table.keys(Query(kind=write.kind, prefix=write.key, where=write.where)):
+                undo.append((table, key, table.set(key, None)))
+        else:
+            _require(self._reader.table(write.kind), write.key, write.digest)
+
+    def _may_set(self, table: Table, write: Insert | Put) -> bool:
+        """Whether there is anything to write; a refusal if something is in its place."""
+        record = write.record
+        if isinstance(write, Insert):
+            present = table.get(record.key)
+            if present is not None and present.digest == record.digest:
+                return False
+            if present is not None:
+                raise Taken(record, present)
+        elif write.over is not None:
+            _require(table, record.key, write.over)
+        rival = table.rival(record)
+        if rival is not None:
+            raise Taken(record, rival)
+        return True
+
+    # the store as a whole
+
+    def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
+        size, problems = 0, list[str]()
+        with self._reading():
+            folder.look(self._disk)
+            paths = list(folder.files(self._disk, KINDS)) if measure or check else []
+        for path in paths:
+            with self._reading():
+                size += folder.size_of(self._disk, path) if measure else 0
+                problems += folder.problems_in(self._disk, path) if check else ()
+        return Inspection(
+            backend="file",
+            version=f"format {folder.FORMAT}",
+            durability=f"sync={self._durability}",
+            bytes=size if measure else None,
+            problems=tuple(problems),
+        )
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._group.close()
+            self._turns.close()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BackendError("the store is closed; open it again")
+        if os.getpid() != self._pid:
+            raise BackendError("the store was opened before a fork; open it again in the child process")
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._read_only:
+            raise Unsupported("the store was opened read-only; open it without read_only to write")
+
+
+def _order_of(record: Record, query: Query) -> tuple[Scalar, ...]:
+    return record.key if query.order is None else (record.values()[query.order], *record.key)
+
+
+def _require(table: Table, key: Key, digest: bytes | None) -> None:
+    present = table.get(key)
+    if (None if present is None else present.digest) != digest:
+        raise Moved(table.kind, key, present)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as cause:
+        raise BackendError(f"the file system failed: {cause}") from cause

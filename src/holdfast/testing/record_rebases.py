@@ -1,0 +1,222 @@
+"""Commits that are planned again when what they relied on has changed, alone and in a crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from holdfast.commits import Plan
+from holdfast.contracts import (
+    MAX_WRITES,
+    Insert,
+    Put,
+    Query,
+    Reader,
+    Rebase,
+    Record,
+    RecordStore,
+    Submits,
+    Taken,
+    Write,
+)
+from holdfast.deadlines import within
+from holdfast.errors import AlreadyExists, Busy, HoldfastError, InvalidInput, NotFound
+from holdfast.kinds import AGENTS, MESSAGES
+from holdfast.testing.opening import StoreKit
+from holdfast.testing.records import agent, dump, insert, message, only, session
+
+THREADS = 8
+COUNTS = 25
+LONG_S = 30
+
+
+class RebaseTests(StoreKit):
+    """What `commit` promises to those who give it a second plan."""
+
+    def test_without_writes_the_plan_is_made_inside_the_commit(self, store: RecordStore) -> None:
+        store.commit([Insert(session("s"))])
+
+        def plan(reader: Reader) -> list[Write]:
+            return [Put(session("s", _body(reader, session("s")) + b"+"))]
+
+        applied = store.commit(None, plan)
+        assert list(applied) == [Put(session("s", b"session+"))]
+        assert dump(store) == [session("s", b"session+")]
+
+    def test_writes_that_fit_need_no_second_plan(self, store: RecordStore) -> None:
+        def plan(_: Reader) -> list[Write]:
+            raise AssertionError("there was no reason to plan again")
+
+        store.commit([Insert(session("s"))], plan)
+        assert dump(store) == [session("s")]
+
+    @pytest.mark.parametrize(
+        "stale",
+        [
+            Put(session("s", b"mine"), over=session("s").digest),
+            Insert(session("s", b"mine")),
+            Insert(message("h", 1, 1, "mine", b"mine")),
+        ],
+    )
+    def test_writes_that_do_not_fit_are_planned_again(self, store: RecordStore, stale: Write) -> None:
+        theirs = [session("s", b"theirs"), message("h", 1, 1, "theirs")]
+        insert(store, theirs)
+        seen: list[list[Record]] = []
+
+        def plan(reader: Reader) -> list[Write]:
+            seen.append(dump(reader))
+            return [Insert(message("h", 1, 2, "mine"))]
+
+        commit(store, [Insert(session("half")), stale], plan)
+        assert seen[-1] == theirs
+        assert dump(store) == [*theirs, message("h", 1, 2, "mine")]
+
+    def test_a_plan_can_get_scan_and_count(self, store: RecordStore) -> None:
+        insert(store, [message("h", 1, 1, "m1"), message("h", 1, 2, "m2")])
+        found: list[object] = []
+
+        def plan(reader: Reader) -> list[Write]:
+            query = Query(kind=MESSAGES, prefix=("h", 1), reverse=True)
+            found[:] = [reader.get(MESSAGES, [("h", 1, 1)]), list(reader.scan(query)), reader.count(query)]
+            return []
+
+        store.commit(None, plan)
+        first, second = message("h", 1, 1, "m1"), message("h", 1, 2, "m2")
+        assert found == [[first], [second, first], 2]
+
+    @pytest.mark.parametrize("verdict", [NotFound("the session is gone"), AlreadyExists("the id is taken")])
+    def test_a_plan_that_raises_changes_nothing(self, store: RecordStore, verdict: HoldfastError) -> None:
+        def plan(_: Reader) -> list[Write]:
+            raise verdict
+
+        with pytest.raises(type(verdict)) as raised:
+            commit(store, None, plan)
+        assert raised.value is verdict
+        store.commit([Insert(session("s"))])
+        assert dump(store) == [session("s")]
+
+    def test_a_second_plan_is_all_or_nothing_too(self, store: RecordStore) -> None:
+        store.commit([Insert(session("s"))])
+
+        def plan(_: Reader) -> list[Write]:
+            return [Insert(message("h", 1, seq)) for seq in range(MAX_WRITES + 1)]
+
+        with pytest.raises(InvalidInput):
+            commit(store, [Insert(session("half")), Insert(session("s", b"other"))], plan)
+        assert dump(store) == [session("s")]
+
+    def test_threads_that_count_together_lose_nothing(self, store: RecordStore) -> None:
+        store.commit([Insert(agent("counter", b"0"))])
+
+        def count(_: int) -> None:
+            for _ in range(COUNTS):
+                commit(store, None, _one_more)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(count, range(THREADS)))
+        assert _body(store, agent("counter")) == b"%d" % (THREADS * COUNTS)
+
+    def test_of_threads_that_insert_one_key_one_wins(self, store: RecordStore) -> None:
+        def claim(number: int) -> bool:
+            mine = session("s", b"%d" % number)
+            plan: list[Write] = []
+            commit(store, [Insert(mine)], lambda _: plan)
+            return only(store, mine) == mine
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            assert sum(pool.map(claim, range(THREADS))) == 1
+
+    def test_a_reader_never_sees_half_a_commit(self, store: RecordStore) -> None:
+        def write(number: int) -> None:
+            body = b"%d" % number
+            store.commit([Put(agent("a", body)), Put(agent("b", body))])
+
+        write(0)
+        with ThreadPoolExecutor(THREADS) as pool:
+            writing = [pool.submit(write, number) for number in range(100)]
+            seen = [{one.body for one in store.scan(Query(kind=AGENTS))} for _ in range(100)]
+        assert all(len(bodies) == 1 for bodies in seen)
+        assert all(one.result() is None for one in writing)
+
+    # waiting
+
+    def test_at_its_limit_a_commit_is_busy_and_has_written_nothing(self, store: RecordStore) -> None:
+        held, release = Event(), Event()
+
+        def slow(_: Reader) -> list[Write]:
+            held.set()
+            assert release.wait(LONG_S), "the other commit did not give up at its limit"
+            return [Insert(session("slow"))]
+
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(store.commit, None, slow)
+            assert held.wait(LONG_S)
+            written = _commits_at_once(store, session("fast"))
+            release.set()
+            first.result()
+        assert [one.key for one in dump(store)] == [("fast",), ("slow",)][not written :]
+
+    def test_submitted_commits_are_all_carried_out(self, store: RecordStore) -> None:
+        said = [message("h", 1, seq) for seq in range(1, 301)]
+        for answer in [submit(store, [Insert(one)]) for one in said]:
+            answer.result()
+        assert dump(store) == said
+
+    def test_a_submitted_commit_that_is_refused_leaves_its_neighbours(self, store: RecordStore) -> None:
+        store.commit([Insert(session("s"))])
+        misfit: list[Write] = [Insert(session("half")), Insert(session("s", b"other"))]
+        first, refused, last = (
+            submit(store, writes) for writes in ([Insert(session("a"))], misfit, [Insert(session("z"))])
+        )
+        with pytest.raises(Taken):
+            refused.result()
+        assert [list(first.result()), list(last.result())] == [[Insert(session("a"))], [Insert(session("z"))]]
+        assert [one.key for one in dump(store)] == [("a",), ("s",), ("z",)]
+
+    def test_submitted_plans_see_each_other(self, store: RecordStore) -> None:
+        store.commit([Insert(agent("counter", b"0"))])
+        for answer in [submit(store, None, _one_more) for _ in range(50)]:
+            answer.result()
+        assert _body(store, agent("counter")) == b"50"
+
+
+def submit(store: RecordStore, writes: Sequence[Write] | None, plan: Rebase | None = None) -> Future[Sequence[Write]]:
+    """Submit where the store can, else commit at once: the outcome is the same."""
+    if isinstance(store, Submits):
+        return store.submit(writes, plan)
+    answer: Future[Sequence[Write]] = Future()
+    try:
+        answer.set_result(store.commit(writes, plan))
+    except HoldfastError as refusal:
+        answer.set_exception(refusal)
+    return answer
+
+
+def _commits_at_once(store: RecordStore, record: Record) -> bool:
+    """Whether a commit that cannot wait was carried out; a store that holds no lock has no reason to be busy."""
+    try:
+        with within(0):
+            store.commit([Insert(record)])
+    except Busy:
+        return False
+    return True
+
+
+def commit(store: RecordStore, writes: Sequence[Write] | None, plan: Rebase) -> None:
+    """Commit as the domain does: on a backend that holds no lock, a refusal is planned again outside it."""
+    Plan(writes, plan, lambda: None).carry_out(store)
+
+
+def _body(reader: Reader, record: Record) -> bytes:
+    found = only(reader, record)
+    assert found is not None
+    return found.body
+
+
+def _one_more(reader: Reader) -> Sequence[Write]:
+    present = only(reader, agent("counter"))
+    assert present is not None
+    return [Put(agent("counter", b"%d" % (int(present.body) + 1)), over=present.digest)]

@@ -1,0 +1,77 @@
+"""A store survives kill -9, and the harness that says so notices one that does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import Key, Query, Rebase, Record, Write
+from holdfast.kinds import Kind
+from holdfast.testing import kills
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "300"))
+URLS = ["sqlite:///{folder}/agents.db"]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_kill_loses_nothing_acknowledged_and_tears_nothing(url: str, tmp_path: Path) -> None:
+    tally = kills.run(url.format(folder=tmp_path), KILLS)
+    assert tally.problems == []
+    assert tally.crashes == KILLS
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_kill_while_a_store_is_made_leaves_one_that_opens(url: str, tmp_path: Path) -> None:
+    for seed in range(8):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert kills.run(url.format(folder=folder), 3, seed=seed, answers=0).problems == []
+
+
+class HastyStore(SqliteStore):
+    """Answers at once and commits a moment later, as a store must not."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._thread = ThreadPoolExecutor(1)
+        self._later: Future[Sequence[Write]] = self._thread.submit(list)
+
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        self._later.result()
+        decided = rebase(self) if writes is None and rebase is not None else writes or []
+        self._later = self._thread.submit(super().commit, decided)
+        return decided
+
+    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        self._later.result()
+        return super().get(kind, keys)
+
+    def scan(self, query: Query) -> Iterator[Record]:
+        self._later.result()
+        return super().scan(query)
+
+
+def open_hasty(url: str) -> Holdfast:
+    """Open a store that acknowledges before it commits."""
+    return Holdfast(HastyStore(url.removeprefix("sqlite:///")))
+
+
+def test_a_store_that_acknowledges_before_it_commits_is_caught(tmp_path: Path) -> None:
+    tally = kills.run(f"sqlite:///{tmp_path}/agents.db", 300, workers=1, opener=open_hasty)
+    assert "lost" in {problem.broken for problem in tally.problems}
+
+
+def open_forgetful(url: str) -> Holdfast:
+    """Open a store that is another one for each process."""
+    return Holdfast(SqliteStore(f"{url.removeprefix('sqlite:///')}-{os.getpid()}"))
+
+
+def test_a_store_that_another_process_cannot_see_is_caught(tmp_path: Path) -> None:
+    tally = kills.run(f"sqlite:///{tmp_path}/agents.db", 20, workers=1, opener=open_forgetful)
+    assert "lost" in {problem.broken for problem in tally.problems}

@@ -1,0 +1,57 @@
+"""The SQLite backend keeps every promise of the kit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends._sqlite_blobs import SqliteBlobs
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import BlobStore, RecordStore
+from holdfast.testing import BlobStoreKit, DomainKit, InputKit, RecordStoreKit, StatefulKit
+
+
+class Sqlite:
+    """A store in a file of the test's own, all namespaces in one."""
+
+    path: str
+
+    @pytest.fixture(autouse=True)
+    def _file(self, tmp_path: Path) -> None:
+        self.path = str(tmp_path / "agents.db")
+
+    def open(self, namespace: str) -> RecordStore:
+        return SqliteStore(self.path, namespace=namespace)
+
+
+class TestRecords(Sqlite, RecordStoreKit):
+    pass
+
+
+class TestDomain(Sqlite, DomainKit):
+    pass
+
+
+class TestInputs(Sqlite, InputKit):
+    pass
+
+
+class TestStates(Sqlite, StatefulKit):
+    pass
+
+
+class TestBlobs(BlobStoreKit):
+    @pytest.fixture(autouse=True)
+    def _file(self, tmp_path: Path) -> Iterator[None]:
+        self.path = str(tmp_path / "agents.db")
+        self.opened = list[SqliteStore]()
+        yield
+        for store in self.opened:
+            store.close()
+
+    def open(self, namespace: str) -> BlobStore:
+        store = SqliteStore(self.path, namespace=namespace)
+        self.opened.append(store)
+        return SqliteBlobs(store)
