@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.backends._file_blobs import FileBlobs
 from holdfast.backends.file import FileStore
-from holdfast.contracts import RecordStore
-from holdfast.testing import DomainKit, RecordStoreKit
+from holdfast.contracts import BlobStore, RecordStore
+from holdfast.testing import BlobStoreKit, DomainKit, InputKit, RecordStoreKit, StatefulKit
 
 
 class Files:
@@ -30,3 +31,20 @@ class TestRecords(Files, RecordStoreKit):
 
 class TestDomain(Files, DomainKit):
     pass
+
+
+class TestInputs(Files, InputKit):
+    pass
+
+
+class TestStates(Files, StatefulKit):
+    pass
+
+
+class TestBlobs(BlobStoreKit):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.path = str(tmp_path / "agents")
+
+    def open(self, namespace: str) -> BlobStore:
+        return FileBlobs(self.path, namespace=namespace)

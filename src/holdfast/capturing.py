@@ -88,16 +88,16 @@ class Instant:
         yield from self._marks.values()
 
 
-def stage(reader: Reader, agent_id: str) -> list[Write]:
-    """Capture some of many moved sessions under the next checkpoint's number, which nobody reads yet.
+def stage(reader: Reader, agent_id: str, leave: int = CAPACITY) -> list[Write]:
+    """Capture some of the moved sessions under the next checkpoint's number, which nobody reads yet.
 
     Sessions that move again are marked again, and what is staged for them is replaced, so a crash or a
-    rival does no harm.
+    rival does no harm. One mark at least must be left, by which `changed` knows that a checkpoint is due.
     """
     instant = Instant(reader, agent_id)
-    marks = instant.marks(CAPACITY + 1)
-    if len(marks) <= CAPACITY:
+    marks = instant.marks(CAPACITY + leave)
+    if len(marks) <= leave:
         return []
-    for mark in marks[:CAPACITY]:
+    for mark in marks[: min(CAPACITY, len(marks) - leave)]:
         instant.capture(mark)
     return list(instant.writes())

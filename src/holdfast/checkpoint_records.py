@@ -105,14 +105,16 @@ def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
     """Where each session stood at this checkpoint, by session uid; those that were gone are left out."""
     if stored.position is not None and stored.session_id is not None:
         return {stored.owner: Capture(session_id=stored.session_id, position=stored.position)}
-    newest: dict[str, Capture] = {}
+    newest: dict[str, Record] = {}
     for record in reader.scan(Query(kind=CAPTURES, prefix=(stored.owner,))):
         if stored.number is not None and int(record.key[2]) <= stored.number:
-            newest[str(record.key[1])] = _read_capture(record)
-    return {session: capture for session, capture in newest.items() if capture.position is not None}
+            newest[str(record.key[1])] = record
+    found = {session: read_capture(record) for session, record in newest.items()}
+    return {session: capture for session, capture in found.items() if capture.position is not None}
 
 
-def _read_capture(record: Record) -> Capture:
+def read_capture(record: Record) -> Capture:
+    """Where a session stood; IntegrityError if the bytes are not what was written."""
     if codec.digest(record.body) != record.digest:
         raise IntegrityError(f"where session {record.key[1]} stood at checkpoint {record.key[2]} is damaged")
     return codec.decode(record.body, Capture, f"capture {record.key}")

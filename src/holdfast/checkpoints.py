@@ -169,7 +169,9 @@ class Checkpoints(Pruning):
             if present.checkpoints == 0 or self._store.count(Query(kind=MARKS, prefix=(agent_id,), limit=1)) > 0:
                 return True
             last = next(records.newest_first(self._store, present.uid), None)
-            return last is None or records.view(last).revision != present.revision
+            if last is None or last.fields[0] != present.checkpoint_id:
+                return True
+            return records.view(last).revision != present.revision
 
     def before(
         self,

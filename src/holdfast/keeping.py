@@ -174,12 +174,12 @@ class Keeping(Finding):
         self._ground.heads.clear()
         return records.view(made[-1])
 
-    def _stage(self, agent_id: str) -> None:
-        """Capture what one commit could not hold."""
+    def _stage(self, agent_id: str, leave: int = CAPACITY) -> None:
+        """Capture beforehand what one commit could not hold, or all but a few."""
         staged: list[Write] = []
 
         def some(reader: Reader) -> list[Write]:
-            staged[:] = stage(reader, agent_id)
+            staged[:] = stage(reader, agent_id, leave)
             return staged
 
         Plan(None, some, lambda: None).carry_out(self._store)

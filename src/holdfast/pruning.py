@@ -109,9 +109,25 @@ def _by_session(store: Reader, agent: str) -> Iterator[list[Record]]:
 
 
 def unneeded(rows: Sequence[Record], numbers: Sequence[int]) -> Iterator[Record]:
-    """Of one session's captures, oldest first, those that none of these ascending numbers resolves to."""
+    """Of one session's captures, oldest first, those that none of these ascending numbers resolves to.
+
+    Rows above all numbers are newer than the look, and stay. That a session is gone need not be said where
+    nothing says any more that it was there.
+    """
+    known = False
     for index, row in enumerate(rows):
         at = bisect_left(numbers, int(row.key[2]))
         last = index == len(rows) - 1
-        if at == len(numbers) or (not last and numbers[at] >= int(rows[index + 1].key[2])):
+        resolved = at == len(numbers) or last or numbers[at] < int(rows[index + 1].key[2])
+        if resolved and (known or not _is_gone(row)):
+            known = True
+        else:
             yield row
+
+
+def _is_gone(row: Record) -> bool:
+    """Whether a sound capture says that its session was gone."""
+    try:
+        return records.read_capture(row).position is None
+    except (IntegrityError, CorruptData):
+        return False

@@ -14,7 +14,7 @@ from holdfast.agents import Agents
 from holdfast.capturing import Instant
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
 from holdfast.commits import Plan, get
-from holdfast.contracts import Insert, Query, Reader, Record, Write
+from holdfast.contracts import MAX_WRITES, Insert, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Position, Seen
@@ -27,7 +27,6 @@ from holdfast.nouns import Ground
 from holdfast.sessions import Sessions
 
 Verification = Literal["full", "pointers"]
-MOST_MOVES = 450  # heads in one commit: each takes a head and a mark
 
 
 class Restoring(Keeping):
@@ -106,7 +105,7 @@ class Restoring(Keeping):
         if stored.session_id is not None:
             return self._restore_session(stored, recovery)
         assert stored.agent_id is not None
-        self._stage(stored.agent_id)
+        self._stage(stored.agent_id, leave=1)
         return self._restore_agent(stored, recovery, wanted, with_state, whole)
 
     def _restore_session(self, stored: StoredCheckpoint, recovery: StoredCheckpoint) -> Restored:
@@ -177,7 +176,7 @@ class Restoring(Keeping):
                 )
             ]
             extra = [] if revised is None else [Insert(revised.record)]
-            return [*instant.writes(present), Insert(record), *extra]
+            return _within_limits([*instant.writes(present), Insert(record), *extra])
 
         Plan(None, place, lambda: None).carry_out(self._store)
         return outcome[-1]
@@ -186,7 +185,7 @@ class Restoring(Keeping):
         self, reader: Reader, instant: Instant, wanted: dict[str, Capture]
     ) -> tuple[list[str], list[str]]:
         """Point every session at where it stood; returns those restored and those no longer there or another's."""
-        restored, missing, moves = [], [], 0
+        restored, missing = [], []
         for uid, capture in wanted.items():
             seen, target = instant.look(capture.session_id), capture.position
             if seen is None or not instant.has(seen.pointer, uid) or target is None:
@@ -196,12 +195,7 @@ class Restoring(Keeping):
             pointer = seen.pointer
             if records.at_position(pointer, target) and pointer.detached_by is None:
                 continue
-            moves += 1
             instant.move(seen, with_changes(self._moved(reader, pointer, target), detached_by=None))
-        if moves > MOST_MOVES:
-            raise InvalidInput(
-                f"{moves} sessions have moved since; one commit takes {MOST_MOVES}. Restore them in parts: sessions=[…]"
-            )
         return restored, missing
 
     def _detach_newer(
@@ -237,3 +231,13 @@ class Restoring(Keeping):
             raise NotFound(f"checkpoint {stored.id!r} refers to no agent revision")
         present, _ = must_be_present(reader, stored.agent_id)
         return self._agents._read(record, present)
+
+
+def _within_limits(writes: list[Write]) -> list[Write]:
+    """The writes, or InvalidInput if they are too many to be one commit."""
+    if len(writes) > MAX_WRITES:
+        raise InvalidInput(
+            f"the restore moves or detaches so many sessions that it takes {len(writes)} writes, and one commit"
+            f" takes {MAX_WRITES}; restore them in parts: sessions=[…]"
+        )
+    return writes

@@ -24,9 +24,9 @@ from holdfast.kinds import Field, Kind
 _BODY = b',"body":'
 _BASE64 = b',"base64":"'
 _SUM = b',"sum":"%08x"}'
+_SUM_START = b',"sum":"'
 _TAIL = len(_SUM % 0)
 _START = re.compile(rb'\{"key":\[')
-_DIGEST = re.compile(rb'"digest":"([0-9a-f]{64})"')
 _KEY = re.compile(rb'\{"key":(\[[^\]]*\])')
 _NO_DIGEST = bytes(32)
 
@@ -119,20 +119,15 @@ def size_in(line: bytes) -> int:
 
 
 def salvage(kind: Kind, key: Key, line: bytes) -> Record:
-    """What is left of the record under this key; where body or digest is hurt, the two do not match."""
-    found = _DIGEST.search(line)
-    digest = _NO_DIGEST if found is None else bytes.fromhex(found[1].decode())
+    """What is left of the record under this key in a damaged line; no digest vouches for it any more."""
     at = line.find(_BODY)
-    body = line if at < 0 else line[at + len(_BODY) : -_TAIL]
-    nothing: tuple[Scalar, ...] = (None,) * len(kind.fields)
+    end = line.rfind(_SUM_START, max(at, 0))
+    body = _from_base64(line) or line if at < 0 else line[at + len(_BODY) : end if end >= 0 else -_TAIL]
     try:
         named = _decode_header(line[: max(at, 0)] + b"}").fields
-        fields = tuple(_checked(field, named.get(field.name)) for field in kind.fields)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        fields = nothing
-    if at < 0:
-        body = _from_base64(line) or line
-    return Record(kind, key, body, digest, fields)
+        named = {}
+    return Record(kind, key, body, _NO_DIGEST, tuple(_checked(field, named.get(field.name)) for field in kind.fields))
 
 
 def _checked(field: Field, value: str | int | None) -> Scalar:
@@ -154,7 +149,7 @@ def _from_base64(line: bytes) -> bytes | None:
 
 
 def lines_in(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Every line with its offset, without its line end; a lost line end between two lines is made up for."""
+    """Every line with its offset, without its line end; two lines whose line end is damaged come apart."""
     offset = 0
     for raw in content.split(b"\n"):
         if raw and not raw.isspace():
@@ -166,9 +161,6 @@ def lines_in(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _pieces(offset: int, raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """A damaged line, or the lines in it if only what parts them is damaged."""
-    cuts = [found.start() for found in _START.finditer(raw) if found.start() == 0 or is_sound(raw[found.start() :])]
-    starts = cuts if cuts and cuts[0] == 0 else [0, *cuts]
-    for start, stop in zip(starts, [*starts[1:], len(raw)], strict=True):
-        piece = raw[start:stop]
-        yield offset + start, piece[:-1] if is_sound(piece[:-1]) else piece
+    cuts = [found.start() for found in _START.finditer(raw) if found.start() and is_sound(raw[found.start() :])]
+    for start, stop in zip([0, *cuts], [*cuts, len(raw)], strict=True):
+        yield offset + start, raw[start:stop]

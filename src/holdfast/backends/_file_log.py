@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.backends._file_disk import Disk
 from holdfast.backends._file_journal import Journal, Step
-from holdfast.backends._file_lines import key_in, lines_in, read_line, salvage, write_line
+from holdfast.backends._file_lines import is_sound, key_in, lines_in, read_line, salvage, write_line
 from holdfast.contracts import Key, Record
 from holdfast.filters import Scalar
 from holdfast.kinds import Kind
@@ -47,6 +47,7 @@ class Log:
         self.end = 0  # where the next line goes
         self.live = 0  # how many bytes before that are lines of records
         self.unended = False  # whether the last line lacks its line end
+        self.torn = False  # whether behind `end` there is a line that was never finished
         self.grown = True  # whether there may be more in the file
 
     def set(self, position: int, row: Row | None) -> Row | None:
@@ -87,27 +88,37 @@ class Log:
 
     def take_in(self, content: bytes) -> Iterator[tuple[Unique, int]]:
         """Index what follows the part that is known; gives the unique values found, with their positions."""
-        base, whole, self.unended = self.end, content.rfind(b"\n") + 1, False
-        last = self.positions[-1] if self.positions else 0
-        damaged: list[tuple[int, Spot, bytes]] = []
-        self.end = base + whole
+        base, last, damaged = self.end, self.positions[-1] if self.positions else 0, list[tuple[int, Spot, bytes]]()
         for offset, line in lines_in(content):
             record = read_line(self.kind, line)
-            spot = Spot(base + offset, len(line), None if record is None else unique_of(record))
             if record is not None and record.key[:-1] == self.key:
                 last = int(record.key[-1])
-                self.set(last, spot)
+                self.set(last, Spot(base + offset, len(line), unique_of(record)))
                 yield unique_of(record), last
-                if offset + len(line) >= whole:
-                    self.unended, self.end = True, spot.offset + spot.length
-            elif offset < whole:
-                damaged.append((last, spot, line))
-            # What is behind the last line end and not sound was torn; the next writer cuts it.
+            else:
+                damaged.append((last, Spot(base + offset, len(line), None), line))
         for after, spot, line in damaged:
             position = self._guess(after, line)
             if position is not None:
                 self.set(position, spot)
+        self._find_end(content)
         self.grown = False
+
+    def _find_end(self, content: bytes) -> None:
+        """Where the next line goes: behind the last whole one."""
+        start = content.rfind(b"\n") + 1
+        last = content[start:]
+        whole = last if is_sound(last) else last[:-1]
+        self.torn = bool(last) and not is_sound(whole)
+        self.unended = bool(last) and not self.torn
+        self.end += start + (len(whole) if self.unended else 0)
+
+    def cut(self) -> None:
+        """Forget a torn last line, which the next append overwrites."""
+        if self.torn:
+            self.torn = False
+            for position in [at for at, row in self.rows.items() if isinstance(row, Spot) and row.offset >= self.end]:
+                self.set(position, None)
 
     def _guess(self, after: int, line: bytes) -> int | None:
         """The position of a damaged line, told by what stands before it, by itself, or by what follows."""

@@ -163,6 +163,12 @@ class LogTable:
 
     # changing, in memory first
 
+    def make_way(self, key: Key) -> None:
+        """Take a torn line for what it is, before something is written to its log."""
+        log = self._family(key[0]).logs.get(key[1:-1])
+        if log is not None:
+            log.cut()
+
     def rival(self, record: Record) -> Record | None:
         """The record under another key that holds this one's unique values."""
         family = self._family(record.key[0])

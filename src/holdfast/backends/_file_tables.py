@@ -119,6 +119,9 @@ class PlainTable:
 
     # changing, in memory first
 
+    def make_way(self, key: Key) -> None:
+        """Nothing to do: a damaged file is simply replaced."""
+
     def rival(self, record: Record) -> Record | None:
         """The record under another key that holds this one's unique values."""
         unique = self.kind.unique

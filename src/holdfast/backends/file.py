@@ -275,6 +275,7 @@ class FileStore:
     def _write(self, write: Write, undo: Undo) -> None:
         if isinstance(write, Insert | Put):
             table = self._reader.table(write.record.kind)
+            table.make_way(write.record.key)
             if self._may_set(table, write):
                 undo.append((table, write.record.key, table.set(write.record.key, write.record)))
         elif isinstance(write, Delete):

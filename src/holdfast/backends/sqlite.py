@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Literal
 
 import apsw
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
-from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
+from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables, wiping
 from holdfast.contracts import (
     Delete,
     Insert,
@@ -297,7 +297,9 @@ class SqliteStore:
         if isinstance(write, Delete):
             if write.over is not None:
                 self._rarer(Require(write.kind, write.key, write.over))
-            layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
+            query = Query(kind=write.kind, prefix=write.key, where=write.where)
+            with wiping(con):
+                layout[write.kind.name].delete(con, query)
         elif isinstance(write, Require):
             present = layout[write.kind.name].get(con, write.key)
             if (None if present is None else present.digest) != write.digest:
@@ -346,11 +348,10 @@ class SqliteStore:
         """A whole copy of the file as of one moment, while others go on writing."""
         if os.path.exists(path):
             raise AlreadyExists(f"{path} exists; name a file that does not")
-        with self.reading() as reader, apsw.Connection(path) as target:
+        with self.reading() as reader, closing(apsw.Connection(path)) as target:
             with target.backup("main", reader.con, "main") as copy:
                 copy.step()
             target.execute("PRAGMA journal_mode = DELETE")
-        target.close()
         _sync_folder(path)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from holdfast.client import Holdfast
 from holdfast.contracts import MAX_BYTES, MAX_WRITES
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.ids import new_id
 from holdfast.model import Agent, Attachment, Compaction, Message, ToolCall, Usage
 from holdfast.testing.input_rows import Give, Row, bound
@@ -71,7 +71,7 @@ AGENT_FIELDS: dict[str, list[Any]] = {
     "state": [*OBJECTS, None],
     "metadata": OBJECTS,
     "schema_version": [*COUNTS, None],
-    "revision": ["1", 1.5, [], TOO_LARGE],
+    "revision": ["1", 1.5, []],
 }
 SESSION_FIELDS: dict[str, list[Any]] = {
     "title": TEXTUAL,
@@ -174,6 +174,10 @@ ABSENT: dict[str, tuple[Give, object]] = {
     "a branch beyond 64 bits to switch to": (lambda hf, _: hf.sessions.switch("s", TOO_LARGE), NotFound),
     "a branch beyond 64 bits to read": (lambda hf, _: list(hf.sessions.messages("s", branch=TOO_LARGE)), NotFound),
     "a negative branch to switch to": (lambda hf, _: hf.sessions.switch("s", -1), NotFound),
+    "a revision beyond 64 bits to save over": (
+        lambda hf, _: hf.agents.save(Agent(id="a", name="", revision=TOO_LARGE)),
+        Conflict,
+    ),
     "a revision beyond 64 bits": (lambda hf, _: hf.agents.get("a", revision=TOO_LARGE), None),
     "a revision beyond 64 bits to restore": (lambda hf, _: hf.agents.restore("a", TOO_LARGE), NotFound),
     "a revision beyond 64 bits to compare": (lambda hf, _: hf.agents.diff("a", 1, TOO_LARGE), NotFound),

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.testing.kills import Finding, State, Step, Tally, after, check, judge, perform, plan
+from holdfast.testing.oracle import Finding, State, Step, Tally, after, check, judge, perform, plan
 
 StoreOpener: TypeAlias = Callable[[str, str], SqliteStore]
 

@@ -1,0 +1,259 @@
+"""What is SQLite's own: its file, its syncs, its versions, its backup."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import BackendError, Busy, Holdfast, Message, MigrationError, NotFound, Unsupported
+from holdfast.aio import AsyncHoldfast
+from holdfast.backends import _sqlite_schema as schema
+from holdfast.backends.sqlite import SqliteStore
+
+OLDER = Path(__file__).parent / "fixtures" / "sqlite-schema-1.db"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agents.db"
+
+
+def opened(path: Path, **options: object) -> Holdfast:
+    return holdfast.open(f"sqlite:///{path}", **options)  # type: ignore[arg-type]
+
+
+# syncs
+
+
+class CountingFile(apsw.VFSFile):
+    """A file that counts how often it is synced."""
+
+    syncs = 0
+
+    def __init__(self, name: str | apsw.URIFilename, flags: list[int]) -> None:
+        super().__init__("", name, flags)
+
+    def xSync(self, flags: int) -> None:
+        CountingFile.syncs += 1
+        super().xSync(flags)
+
+
+class CountingVFS(apsw.VFS):
+    """A file system of such files."""
+
+    def __init__(self) -> None:
+        super().__init__("counting", "")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        assert name is not None
+        return CountingFile(name, flags)
+
+
+@pytest.fixture
+def counted(path: Path) -> Iterator[Holdfast]:
+    vfs = CountingVFS()
+    with Holdfast(SqliteStore(str(path), vfs="counting")) as hf:
+        yield hf
+    vfs.unregister()
+
+
+def test_an_append_syncs_once(counted: Holdfast) -> None:
+    session = counted.sessions.create(title="x").id
+    counted.sessions.append(session, Message.user("first"))
+    CountingFile.syncs = 0
+    for number in range(100):
+        counted.sessions.append(session, Message.user(str(number)))
+    assert CountingFile.syncs == 100
+
+
+def test_an_append_with_a_checkpoint_syncs_once(counted: Holdfast) -> None:
+    session = counted.sessions.create(title="x").id
+    CountingFile.syncs = 0
+    for number in range(50):
+        counted.checkpoints.create(session_id=session, messages=[Message.user(str(number))], step=number)
+    assert CountingFile.syncs == 50
+
+
+def test_agents_that_append_at_the_same_time_share_syncs(counted: Holdfast) -> None:
+    async def agent(hf: AsyncHoldfast, session_id: str) -> None:
+        for number in range(25):
+            await hf.sessions.append(session_id, Message.user(str(number)))
+
+    async def all_agents() -> None:
+        hf = AsyncHoldfast(counted)
+        await asyncio.gather(*(agent(hf, session_id) for session_id in sessions))
+
+    sessions = [counted.sessions.create(title="x").id for _ in range(32)]
+    CountingFile.syncs = 0
+    asyncio.run(all_agents())
+    assert CountingFile.syncs <= 32 * 25 / 4
+    assert all(len(list(counted.sessions.messages(session_id))) == 25 for session_id in sessions)
+
+
+# versions
+
+
+def test_an_older_store_migrates_once_and_reads_whole(path: Path) -> None:
+    shutil.copy(OLDER, path)
+    for _ in range(2):
+        with opened(path) as hf:
+            assert [message.text for message in hf.sessions.messages("kyoto")] == ["Find a ryokan", "Only one is left"]
+            assert hf.agents.get("scout").state == {"plan": ["look", "book"], "done": ["look"]}  # type: ignore[union-attr]
+            assert hf.verify().ok
+    assert apsw.Connection(str(path)).execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_a_migration_interrupted_leaves_the_older_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(OLDER, path)
+
+    def fails_half_way(con: apsw.Connection) -> None:
+        con.execute("CREATE TABLE half (x)")
+        raise BackendError("the power went")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", {2: fails_half_way})
+        with pytest.raises(BackendError):
+            opened(path)
+    with opened(path) as hf:
+        assert hf.verify().ok
+
+
+def test_a_newer_store_is_refused_unchanged(path: Path) -> None:
+    opened(path).close()
+    with apsw.Connection(str(path)) as con:
+        con.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(MigrationError, match="upgrade"):
+        opened(path)
+    assert path.read_bytes() == before
+
+
+def test_an_older_store_is_not_migrated_by_a_reader(path: Path) -> None:
+    shutil.copy(OLDER, path)
+    with pytest.raises(MigrationError, match="without read_only"):
+        opened(path, read_only=True)
+    assert path.read_bytes() == OLDER.read_bytes()
+
+
+def test_another_programs_database_is_refused_unchanged(path: Path) -> None:
+    apsw.Connection(str(path)).execute("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
+    with pytest.raises(MigrationError, match="another program"):
+        opened(path)
+    assert apsw.Connection(str(path)).execute("SELECT x FROM theirs").fetchall() == [(1,)]
+
+
+def test_a_file_that_is_no_database_is_refused_unchanged(path: Path) -> None:
+    path.write_bytes(b"this is a letter, not a database" * 200)
+    with pytest.raises(BackendError):
+        opened(path)
+    assert path.read_bytes() == b"this is a letter, not a database" * 200
+
+
+# opening
+
+
+def test_a_store_opened_to_read_refuses_to_write(path: Path) -> None:
+    with opened(path) as writer:
+        writer.sessions.create(id="s")
+        with opened(path, read_only=True) as reader:
+            assert reader.sessions.get("s") is not None
+            with pytest.raises(Unsupported, match="read-only"):
+                reader.sessions.append("s", Message.user("x"))
+
+
+def test_a_store_that_is_not_there_is_not_made_by_a_reader(path: Path) -> None:
+    with pytest.raises(NotFound):
+        opened(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        holdfast.open(f"sqlite:///{tmp_path}/nowhere/agents.db")
+
+
+def test_normal_durability_is_chosen_by_name(path: Path) -> None:
+    with opened(path, durability="normal") as hf:
+        assert hf.health().durability == "synchronous=normal"
+    with opened(path) as hf:
+        assert hf.health().durability == "synchronous=full"
+
+
+def test_a_forked_child_is_told_to_open_its_own(path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                hf.sessions.append("s", Message.user("x"))
+            except BackendError as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert b"open it again in the child" in os.read(read, 1000)
+
+
+def test_a_writer_that_waits_too_long_is_busy_and_writes_nothing(path: Path) -> None:
+    with opened(path) as hf, opened(path) as other:
+        hf.sessions.create(id="s")
+        assert isinstance(other._store, SqliteStore)
+        with other._store._exclusive():
+            with pytest.raises(Busy, match="nothing was written"):
+                hf.sessions.append("s", Message.user("x"), timeout=0.05)
+        assert list(hf.sessions.messages("s")) == []
+        assert hf.sessions.append("s", Message.user("x"))[0].seq == 1
+
+
+# the file
+
+
+def test_a_backup_is_a_whole_store_of_one_moment(path: Path, tmp_path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s")
+        hf.sessions.append("s", Message.user("kept"))
+        hf.backup(str(tmp_path / "copy.db"))
+        hf.sessions.append("s", Message.user("later"))
+    with opened(tmp_path / "copy.db") as copy:
+        assert [message.text for message in copy.sessions.messages("s")] == ["kept"]
+        assert copy.verify().ok
+
+
+def test_a_backup_never_overwrites(path: Path, tmp_path: Path) -> None:
+    with opened(path) as hf:
+        (tmp_path / "precious").write_text("keep me")
+        with pytest.raises(holdfast.AlreadyExists):
+            hf.backup(str(tmp_path / "precious"))
+    assert (tmp_path / "precious").read_text() == "keep me"
+
+
+def test_redacted_words_are_no_longer_in_the_file(path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="x")
+        (said,) = hf.sessions.append("s", Message.user("my name is Rumpelstiltskin"))
+        hf.sessions.redact("s", said.id, "asked to")
+    assert b"Rumpelstiltskin" not in path.read_bytes()
+
+
+def test_deleted_words_are_no_longer_in_the_file(path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="x")
+        hf.sessions.append("s", *(Message.user(f"Rumpelstiltskin {number}") for number in range(50)))
+        hf.sessions.delete("s")
+    assert b"Rumpelstiltskin" not in path.read_bytes()
+
+
+def test_gc_gives_space_back(path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="x")
+        hf.sessions.append("s", *(Message.user("x" * 5000) for _ in range(500)))
+        hf.sessions.delete("s")
+        hf.gc()
+    assert path.stat().st_size < 200_000
