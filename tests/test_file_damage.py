@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from random import Random
 
+from holdfast.backends._file_disk import Disk
 from holdfast.backends._file_folder import files
 from holdfast.backends._file_lines import key_in
-from holdfast.backends._file_disk import Disk
 from holdfast.backends.file import FileStore
 from holdfast.contracts import RecordStore
 from holdfast.kinds import KINDS
@@ -42,7 +42,9 @@ class FileVandal:
             if spoilt != content:
                 self._whole = {name: content}
                 Path(self._path, name).write_bytes(spoilt)
-                return Damage(what=f"{way.__name__} {name} at {offset}", places=(_place(name, line),))
+                lost = [one for one in self._lines if one[0] == name and one[1] > offset and way is _cut_off]
+                places = (_place(name, line), *(_place(name, one[2]) for one in lost))
+                return Damage(what=f"{way.__name__} {name} at {offset}", places=places)
 
     def mend(self) -> None:
         """See Vandal."""
@@ -55,13 +57,14 @@ class FileExchanger(FileVandal):
 
     def damage(self, random: Random) -> Damage:
         while True:
-            one, other = random.sample(self._lines, 2)
-            places = (_place(one[0], one[2]), _place(other[0], other[2]))
-            if one[0] != other[0] and places[0][0] == places[1][0]:
-                self._whole = {line[0]: Path(self._path, line[0]).read_bytes() for line in (one, other)}
-                Path(self._path, one[0]).write_bytes(self._whole[other[0]])
-                Path(self._path, other[0]).write_bytes(self._whole[one[0]])
-                return Damage(what=f"exchanged {one[0]} and {other[0]}", places=places)
+            one, other = random.sample(sorted({line[0] for line in self._lines}), 2)
+            kinds = {_place(line[0], line[2])[0] for line in self._lines if line[0] in (one, other)}
+            if len(kinds) == 1:
+                self._whole = {name: Path(self._path, name).read_bytes() for name in (one, other)}
+                Path(self._path, one).write_bytes(self._whole[other])
+                Path(self._path, other).write_bytes(self._whole[one])
+                places = [_place(line[0], line[2]) for line in self._lines if line[0] in (one, other)]
+                return Damage(what=f"exchanged {one} and {other}", places=tuple(places))
 
 
 def _lines(path: str, name: str) -> list[Line]:

@@ -2,7 +2,8 @@
 
 from holdfast.aio import AsyncHoldfast, aopen
 from holdfast.appends import ROOT
-from holdfast.client import Holdfast, open
+from holdfast.client import Holdfast
+from holdfast.client import open as open  # not in __all__: `import *` must not hide the builtin
 from holdfast.errors import (
     AlreadyExists,
     BackendError,
@@ -46,5 +47,4 @@ __all__ = [
     "Unsupported",
     "Usage",
     "aopen",
-    "open",
 ]

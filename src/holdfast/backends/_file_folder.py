@@ -127,5 +127,5 @@ def _belongs(path: str, key: list[str | int]) -> bool:
     if len(key) < 2 or folders[1] != names.part(key[0]):
         return False
     if file.endswith(names.LOG):
-        return spelled.split(".")[1:] == [names.part(one) for one in key[1:-1]]
+        return spelled.split(".")[1 : len(key) - 1] == [names.part(one) for one in key[1:-1]]
     return names.stem(tuple(key[1:])) == spelled

@@ -127,7 +127,9 @@ def salvage(kind: Kind, key: Key, line: bytes) -> Record:
         named = _decode_header(line[: max(at, 0)] + b"}").fields
     except (msgspec.MsgspecError, UnicodeDecodeError):
         named = {}
-    return Record(kind, key, body, _NO_DIGEST, tuple(_checked(field, named.get(field.name)) for field in kind.fields))
+    if named.keys() != {field.name for field in kind.fields}:
+        named = dict.fromkeys((field.name for field in kind.fields), None)
+    return Record(kind, key, body, _NO_DIGEST, tuple(_checked(field, named[field.name]) for field in kind.fields))
 
 
 def _checked(field: Field, value: str | int | None) -> Scalar:

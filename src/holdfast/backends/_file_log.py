@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.backends._file_disk import Disk
 from holdfast.backends._file_journal import Journal, Step
-from holdfast.backends._file_lines import is_sound, key_in, lines_in, read_line, salvage, write_line
+from holdfast.backends._file_lines import is_sound, lines_in, read_line, salvage, write_line
 from holdfast.contracts import Key, Record
 from holdfast.filters import Scalar
 from holdfast.kinds import Kind
@@ -36,9 +36,10 @@ def unique_of(record: Record) -> Unique:
 
 
 class Log:
-    """The lines of one file by position."""
+    """The lines of one file by position; `first` is where it began."""
 
-    def __init__(self, kind: Kind, path: str, key: Key) -> None:
+    def __init__(self, kind: Kind, path: str, key: Key, first: int) -> None:
+        self.first = first
         self.kind = kind
         self.path = path
         self.key = key
@@ -88,7 +89,8 @@ class Log:
 
     def take_in(self, content: bytes) -> Iterator[tuple[Unique, int]]:
         """Index what follows the part that is known; gives the unique values found, with their positions."""
-        base, last, damaged = self.end, self.positions[-1] if self.positions else 0, list[tuple[int, Spot, bytes]]()
+        base, damaged = self.end, list[tuple[int, Spot]]()
+        last = self.positions[-1] if self.positions else self.first - 1
         for offset, line in lines_in(content):
             record = read_line(self.kind, line)
             if record is not None and record.key[:-1] == self.key:
@@ -96,9 +98,9 @@ class Log:
                 self.set(last, Spot(base + offset, len(line), unique_of(record)))
                 yield unique_of(record), last
             else:
-                damaged.append((last, Spot(base + offset, len(line), None), line))
-        for after, spot, line in damaged:
-            position = self._guess(after, line)
+                damaged.append((last, Spot(base + offset, len(line), None)))
+        for after, spot in damaged:
+            position = self._free_behind(after)
             if position is not None:
                 self.set(position, spot)
         self._find_end(content)
@@ -120,21 +122,15 @@ class Log:
             for position in [at for at, row in self.rows.items() if isinstance(row, Spot) and row.offset >= self.end]:
                 self.set(position, None)
 
-    def _guess(self, after: int, line: bytes) -> int | None:
-        """The position of a damaged line, told by what stands before it, by itself, or by what follows."""
-        position: int | None = after + 1
-        if after == 0:
-            said = key_in(line)
-            if said is not None and tuple(said[:-1]) == self.key and isinstance(said[-1], int):
-                position = said[-1]
-            elif self.positions:
-                position = self.positions[0] - 1
-        while position in self.rows:
-            row = self.rows[position]
+    def _free_behind(self, position: int) -> int | None:
+        """The position of a damaged line that follows this one; None if a sound line has it."""
+        while True:
+            position += 1
+            row = self.rows.get(position)
+            if row is None:
+                return position
             if not isinstance(row, Spot) or row.unique is not None:
                 return None
-            position += 1
-        return position
 
     # changing the file
 

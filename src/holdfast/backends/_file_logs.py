@@ -51,16 +51,21 @@ class LogTable:
         """Take in later what another process has appended to a log."""
         family = self._families.get(names.part(key[0]))
         if family is not None:
-            self._log(family, key[1:]).grown = True
             family.stale = True
+            if key[1:] in family.logs:
+                family.logs[key[1:]].grown = True
+            else:
+                self._list(family)
         else:
             self._owners_known = False
 
-    def _log(self, family: _Family, middle: Key) -> Log:
-        if middle not in family.logs:
-            path = f"{family.folder}/{names.log_name(self.kind, middle)}"
-            family.logs[middle] = Log(self.kind, path, (family.owner, *middle))
-        return family.logs[middle]
+    def _list(self, family: _Family) -> None:
+        """Learn which logs an owner has."""
+        for file in self._disk.names(family.folder):
+            found = names.log_of(self.kind, file)
+            if found is not None and found[0] not in family.logs:
+                middle, first = found
+                family.logs[middle] = Log(self.kind, f"{family.folder}/{file}", (family.owner, *middle), first)
 
     # reading
 
@@ -70,10 +75,7 @@ class LogTable:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = _Family(str(owner), names.folder(self.kind, name))
-            for file in self._disk.names(family.folder):
-                middle = names.middle_of(self.kind, file)
-                if middle is not None:
-                    self._log(family, middle)
+            self._list(family)
         if family.stale:
             self._take_in(family)
         return family
@@ -181,8 +183,11 @@ class LogTable:
         """Have this row there, or nothing; returns what was there before."""
         family = self._family(key[0])
         middle, position = key[1:-1], int(key[-1])
-        log = self._log(family, middle)
-        log.grown = False
+        log = family.logs.get(middle)
+        if log is None:
+            path = f"{family.folder}/{names.log_name(self.kind, middle, position)}"
+            log = family.logs[middle] = Log(self.kind, path, (family.owner, *middle), position)
+            log.grown = False
         before = log.set(position, row)
         for unique in (_unique(before), _unique(row)):
             if unique and family.unique.get(unique) == (middle, position):

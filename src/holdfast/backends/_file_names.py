@@ -89,9 +89,10 @@ def record_name(kind: Kind, key: Key) -> str:
     return stem(key[1:] if len(kind.key) > 1 else key) + RECORD
 
 
-def log_name(kind: Kind, middle: Key) -> str:
-    """The file name of a log within its owner's folder."""
-    return ".".join([kind.name, *map(part, middle)]) + LOG
+def log_name(kind: Kind, middle: Key, first: int) -> str:
+    """The file name of a log within its owner's folder; it says where the log begins, unless that is 1."""
+    begins = [] if first == 1 else [first]
+    return ".".join([kind.name, *map(part, (*middle, *begins))]) + LOG
 
 
 def key_of(kind: Kind, owner: str, name: str) -> Key | None:
@@ -101,13 +102,17 @@ def key_of(kind: Kind, owner: str, name: str) -> Key | None:
     return _key(kind, names)
 
 
-def middle_of(kind: Kind, name: str) -> Key | None:
-    """The key parts between owner and position of the log in this file; None if it is not of this kind."""
+def log_of(kind: Kind, name: str) -> tuple[Key, int] | None:
+    """The key parts between owner and position of the log in this file, and its first position.
+
+    None if the file is not of this kind.
+    """
     spelled = name.removesuffix(LOG).split(".")
-    if not name.endswith(LOG) or spelled[0] != kind.name or len(spelled) != len(kind.key) - 1:
+    if not name.endswith(LOG) or spelled[0] != kind.name:
         return None
-    found = _key(kind, ["_", *spelled[1:], "0"])
-    return None if found is None else found[1:-1]
+    begins = ["1"] if len(spelled) == len(kind.key) - 1 else []
+    found = _key(kind, [escape(kind.name), *spelled[1:], *begins])
+    return None if found is None else (found[1:-1], int(found[-1]))
 
 
 def _key(kind: Kind, names: list[str]) -> Key | None:

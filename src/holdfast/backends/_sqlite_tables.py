@@ -7,7 +7,6 @@ index, and touches nothing else. The table `logs` gives each (namespace, …, lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -24,16 +23,6 @@ LAST = (1 << POSITIONS) - 1
 PAGE = 500
 
 Row = tuple[Any, ...]
-
-
-@contextmanager
-def wiping(con: apsw.Connection) -> Iterator[None]:
-    """Overwrite what goes, instead of only forgetting where it is. Appends, which lose nothing, do not pay for it."""
-    con.execute("PRAGMA secure_delete = ON")
-    try:
-        yield
-    finally:
-        con.execute("PRAGMA secure_delete = OFF")
 
 
 class PlainTable:
@@ -269,8 +258,7 @@ class LogTable:
             return
         place = self._place(con, record.key)
         try:
-            with wiping(con):
-                con.execute(self._update, (*record.fields, record.digest, record.body, place))
+            con.execute(self._update, (*record.fields, record.digest, record.body, place))
         except apsw.ConstraintError:
             rival = self._same_id(con, record)
             if rival is None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
-from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables, wiping
+from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
 from holdfast.contracts import (
     Delete,
     Insert,
@@ -125,6 +125,8 @@ class SqliteStore:
         con.execute("PRAGMA journal_mode = WAL")
         con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        # From the first write on: a page that is split keeps a copy of what later is to be gone.
+        con.execute("PRAGMA secure_delete = ON")
         return con
 
     # reading
@@ -297,9 +299,7 @@ class SqliteStore:
         if isinstance(write, Delete):
             if write.over is not None:
                 self._rarer(Require(write.kind, write.key, write.over))
-            query = Query(kind=write.kind, prefix=write.key, where=write.where)
-            with wiping(con):
-                layout[write.kind.name].delete(con, query)
+            layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
         elif isinstance(write, Require):
             present = layout[write.kind.name].get(con, write.key)
             if (None if present is None else present.digest) != write.digest:

@@ -1,4 +1,4 @@
-"""Checkpoints on a timer. What a timer does is waited for, with a limit; what it must not do is seen when it has stopped."""
+"""Checkpoints on a timer: what it does is waited for, with a limit; what it must not do is seen once it has stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.testing.domain_checkpoints import begin, ids
 from holdfast.testing.driving import Again, HoldfastKit, users
 
-LIMIT_S = 20
+LIMIT_S = 10
 
 
 def eventually(condition: Callable[[], object]) -> None:
