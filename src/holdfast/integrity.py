@@ -93,7 +93,7 @@ class Verifier:
         self._living: set[str] = set()
         self._branches: dict[Key, Branch | None] = {}
         self._claims: dict[Key, list[_Claim]] = {}
-        self._beside: set[tuple[Kind, Key]] = set()
+        self._beside: dict[Key, list[Kind]] = {}
 
     def run(self) -> Report:
         """Check everything once."""
@@ -198,7 +198,7 @@ class Verifier:
 
     def _belongs(self, record: Record) -> tuple[Scalar, ...]:
         """A record beside a message says nothing of its place; there must be a message there."""
-        self._beside.add((record.kind, record.key))
+        self._beside.setdefault(record.key, []).append(record.kind)
         return record.key
 
     def _claim(self, record: Record, at: Key, link: bytes, message_id: str | None, of: str | None) -> None:
@@ -243,8 +243,8 @@ class Verifier:
 
     def _message(self, record: Record) -> bytes:
         """The digest that a message's chain goes on."""
-        for kind in (USAGES, PRUNED):
-            self._beside.discard((kind, record.key))
+        if record.key in self._beside:
+            del self._beside[record.key]
         try:
             if _message_id(record.body).id != record.fields[0]:
                 self._note(record.kind, record.key, "the indexed id does not match the body")
@@ -299,7 +299,7 @@ class Verifier:
 
     def _left_over(self) -> None:
         """What stands beside a message that is not there, unless it is being deleted."""
-        for kind, key in self._beside:
+        for kind, key in ((kind, key) for key, kinds in self._beside.items() for kind in kinds):
             record = get(self._store, kind, *key)
             if record is not None and get(self._store, MESSAGES, *key) is None and not self._is_going(record):
                 self._note(kind, key, "there is no message that it belongs to")

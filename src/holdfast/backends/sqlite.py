@@ -50,6 +50,7 @@ from holdfast.errors import (
 from holdfast.kinds import KINDS, Kind
 
 Durability = Literal["full", "normal"]
+FIRST_PAGE = 40  # who asks without a limit often wants only the first
 WAL_LIMIT = 16 * 1024 * 1024
 
 
@@ -155,9 +156,9 @@ class SqliteStore:
             return reader.get(kind, keys)
 
     def scan(self, query: Query) -> Iterator[Record]:
-        left = query.limit
+        left, page_size = query.limit, FIRST_PAGE
         while True:
-            limit = PAGE if left is None else min(PAGE, left)
+            limit = page_size if left is None else min(PAGE, left)
             with self.reading() as reader:
                 page = list(reader.scan(replace(query, limit=limit)))
             yield from page
@@ -165,6 +166,7 @@ class SqliteStore:
             if len(page) < limit or left == 0:
                 return
             query = replace(query, after=_order_of(page[-1], query))
+            page_size = PAGE
 
     def count(self, query: Query) -> int:
         with self.reading() as reader:
