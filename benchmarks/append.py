@@ -1,8 +1,8 @@
 """What one durable append costs, against its floor, in one interleaved run.
 
 bare     prepared INSERT of the body + commit
-by hand  what an append must do, written out with apsw: encode, hash, link, compare-and-set of the head row,
-         INSERT with a unique id, one transaction
+by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
+         row, INSERT with a unique id, one transaction
 holdfast hf.sessions.append
 """
 
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
@@ -52,39 +53,56 @@ def bare(folder: Path) -> Callable[[], None]:
     return append
 
 
+HEADS = (
+    "CREATE TABLE heads (space INTEGER NOT NULL, session_id TEXT, agent_id TEXT, user_id TEXT, status TEXT,"
+    " detached_by TEXT, archived INTEGER, created_at INTEGER, updated_at INTEGER, digest BLOB NOT NULL,"
+    " body BLOB NOT NULL, PRIMARY KEY (space, session_id)) WITHOUT ROWID"
+)
+MESSAGES = (
+    "CREATE TABLE messages (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, n INTEGER, link BLOB,"
+    " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (family, id))"
+)
+UPDATE = (
+    "UPDATE heads SET status = ?, detached_by = ?, archived = ?, created_at = ?, updated_at = ?, digest = ?,"
+    " body = ? WHERE space = ? AND session_id = ? AND digest = ? AND agent_id IS ? AND user_id IS ?"
+)
+INSERT = (
+    "INSERT INTO messages (place, family, id, n, link, digest, body) SELECT ?, family, ?, ?, ?, ?, ?"
+    " FROM logs WHERE log = ?"
+)
+
+
 def by_hand(folder: Path) -> Callable[[], None]:
     con = connect(folder / "hand.db")
-    con.execute("CREATE TABLE heads (session TEXT PRIMARY KEY, digest BLOB, updated INTEGER, body BLOB) WITHOUT ROWID")
-    con.execute(
-        "CREATE TABLE messages (place INTEGER PRIMARY KEY, history INTEGER, id TEXT, n INTEGER,"
-        " link BLOB, digest BLOB, body BLOB, UNIQUE (history, id))"
-    )
-    con.execute("INSERT INTO heads VALUES ('s', x'00', 0, x'00')")
-    state = {"n": 0, "link": bytes(32), "digest": b"\0"}
+    for statement in (HEADS, MESSAGES, "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)"):
+        con.execute(statement)
+    for index in ("agent_id", "user_id"):
+        con.execute(f"CREATE INDEX heads_by_{index} ON heads (space, {index})")
+    con.execute("INSERT INTO logs VALUES (1, 1)")
+    session = str(uuid7())
+    con.execute("INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')", (session,))
+    n, link, head_digest = 0, bytes(32), b"\0"
 
     def append() -> None:
-        n, message_id = state["n"] + 1, str(uuid7())  # type: ignore[operator]
-        said = {
-            "content": [{"text": TEXT, "type": "text"}],
-            "created_at": time.time(),
-            "id": message_id,
-            "role": "user",
-        }
-        body = _encode(said)
-        digest = hashlib.sha256(body).digest()
-        link = hashlib.sha256(state["link"] + digest).digest()  # type: ignore[operator]
-        head = _encode({"branch": 1, "history": "h", "link": link, "n": n, "seq": n, "session": "s"})
-        head_digest = hashlib.sha256(head).digest()
-        con.execute("BEGIN IMMEDIATE")
-        con.execute(
-            "UPDATE heads SET digest = ?, updated = ?, body = ? WHERE session = ? AND digest = ?",
-            (head_digest, n, head, "s", state["digest"]),
+        nonlocal n, link, head_digest
+        n, now, message_id = n + 1, datetime.now(UTC), str(uuid7())
+        body = _encode(
+            {"content": [{"text": TEXT, "type": "text"}], "created_at": now, "id": message_id, "role": "user"}
         )
+        digest = hashlib.sha256(body).digest()
+        link = hashlib.sha256(link + digest + n.to_bytes(8)).digest()
+        at = time.time_ns() // 1000
+        head = _encode(
+            {"branch": 1, "created_at": 1, "history": session, "last_message_at": now, "link": link, "message_id": message_id,
+             "n": n, "seq": n, "session_id": session, "titled": True, "uid": session, "updated_at": at}
+        )  # fmt: skip
+        over, head_digest = head_digest, hashlib.sha256(head).digest()
+        con.execute("BEGIN IMMEDIATE")
+        con.execute(UPDATE, ("active", None, 0, 1, at, head_digest, head, 1, session, over, None, None))
         if con.changes() != 1:
             raise RuntimeError("lost the race")
-        con.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", (n, 1, message_id, n, link, digest, body))
+        con.execute(INSERT, (1 << 32 | n, message_id, n, link, digest, body, 1))
         con.execute("COMMIT")
-        state.update(n=n, link=link, digest=head_digest)
 
     return append
 

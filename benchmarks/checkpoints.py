@@ -84,7 +84,9 @@ def lengths(folder: Path) -> Iterator[str]:
         for size, hf in ((100, small), (10_000, large)):
             first, second = marks[hf]
             for name, call in {
-                "restore with verify='pointers'": lambda hf=hf, first=first: hf.checkpoints.restore(first.id, verify="pointers"),
+                "restore with verify='pointers'": lambda hf=hf, first=first: hf.checkpoints.restore(
+                    first.id, verify="pointers"
+                ),
                 "fork": lambda hf=hf, first=first: hf.checkpoints.fork(first.id),
                 "diff": lambda hf=hf, first=first, second=second: hf.checkpoints.diff(first.id, second.id),
             }.items():

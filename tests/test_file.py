@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.backends._file_blobs import FileBlobs
+from holdfast.backends._file.blobs import FileBlobs
 from holdfast.backends.file import FileStore
 from holdfast.contracts import BlobStore, RecordStore
 from holdfast.testing import BlobStoreKit, DomainKit, InputKit, RecordStoreKit, StatefulKit

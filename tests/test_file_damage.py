@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from random import Random
 
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_folder import files
-from holdfast.backends._file_lines import key_in
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.folder import files
+from holdfast.backends._file.lines import key_in
 from holdfast.backends.file import FileStore
 from holdfast.contracts import RecordStore
 from holdfast.kinds import KINDS

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
-from holdfast.backends._file_disk import Disk
+from holdfast.backends._file.disk import Disk
 from holdfast.backends.file import FileStore
 from holdfast.codec import digest
 from holdfast.contracts import Delete, Insert, Put, Query, Record, Write

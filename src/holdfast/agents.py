@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast import codec, cursors
 from holdfast.agent_records import Present, present_record, read_present, revise
-from holdfast.commits import Plan, get
+from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
 from holdfast.diffs import agent_changes
 from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
@@ -95,7 +95,7 @@ class Agents(Noun):
             return [Insert(revised.record), Insert(pointer) if record is None else Put(pointer, record.digest)]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
         return saved[-1]
 
     def get(self, agent_id: str, *, revision: int | None = None, timeout: float | None = None) -> Agent | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast import history
-from holdfast.commits import Plan, get
+from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Reader, Require, Write
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
@@ -62,7 +62,7 @@ class Branching(Transcripts):
             return history.move(seen, self._point(reader, seen.pointer, branch, end))[1]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
             self._ground.heads.pop(session_id, None)
             session = self._get(self._store, session_id)
             if session is None:
@@ -135,7 +135,7 @@ class Branching(Transcripts):
             forked[:] = [(stored, seen)]
             return [required, Insert(stored_record(stored)), *head]
 
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         stored, seen = forked[-1]
         self._ground.remember(seen)
         return view(stored, seen.pointer)
@@ -210,7 +210,7 @@ class Branching(Transcripts):
 
         if stored.id != stored.history:
             self._ground.sweeps.finish_session(stored.id)
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         self._ground.remember(made[-1][1])
         return view(made[-1][0], made[-1][1].pointer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from holdfast.contracts import (
@@ -35,38 +35,52 @@ _LONGEST_PAUSE_S = 0.1
 class Plan(Generic[R]):
     """A write that is decided but not yet done.
 
-    `writes` are the hopeful ones, made of what was last seen; None means that nothing was. `rebase` makes
-    them anew of what is there. `finish` turns the applied plan into the caller's answer.
+    `writes` are the hopeful ones, made of what was last seen; None means that nothing was.
     """
 
-    __slots__ = ("finish", "rebase", "writes")
+    __slots__ = ("writes",)
 
-    def __init__(self, writes: Sequence[Write] | None, rebase: Rebase, finish: Callable[[], R]) -> None:
+    def __init__(self, writes: Sequence[Write] | None) -> None:
         self.writes = writes
-        self.rebase = rebase
-        self.finish = finish
+
+    def rebase(self, reader: Reader) -> Sequence[Write]:
+        """The writes made anew of what is there."""
+        raise NotImplementedError
+
+    def finish(self) -> R:
+        """The caller's answer, once the writes are done."""
+        raise NotImplementedError
 
     def carry_out(self, store: RecordStore) -> R:
-        """Commit, and answer; re-plan on each refusal until the deadline, then Busy with nothing written."""
+        """Commit, and answer."""
         try:
             store.commit(self.writes, self.rebase)
-            return self.finish()
         except (Moved, Taken):
-            return self._go_on(store)
+            commit(store, self.rebase)
+        return self.finish()
 
-    def _go_on(self, store: RecordStore) -> R:
-        until, pause = deadline(), _FIRST_PAUSE_S
-        while True:
-            seen = Watching(store)
-            writes = self.rebase(seen)
-            try:
-                store.commit([*writes, *seen.requirements(writes)] if writes else writes, self.rebase)
-                return self.finish()
-            except (Moved, Taken) as refusal:
-                if time.monotonic() >= until:
-                    raise Busy("other writers were faster until the timeout; nothing was written") from refusal
-            time.sleep(random.uniform(0, pause))
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+def commit(store: RecordStore, rebase: Rebase) -> None:
+    """Commit what is planned on the spot, again after each refusal until the deadline; then Busy, nothing written."""
+    try:
+        store.commit(None, rebase)
+    except (Moved, Taken):
+        _insist(store, rebase)
+
+
+def _insist(store: RecordStore, rebase: Rebase) -> None:
+    until, pause = deadline(), _FIRST_PAUSE_S
+    while True:
+        seen = Watching(store)
+        writes = rebase(seen)
+        try:
+            store.commit([*writes, *seen.requirements(writes)] if writes else writes, rebase)
+            return
+        except (Moved, Taken) as refusal:
+            if time.monotonic() >= until:
+                raise Busy("other writers were faster until the timeout; nothing was written") from refusal
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
 
 
 class Watching:

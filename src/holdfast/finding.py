@@ -11,7 +11,7 @@ from holdfast import checkpoint_records as records
 from holdfast import cursors, history
 from holdfast.agent_records import read_present
 from holdfast.checkpoint_records import StoredCheckpoint
-from holdfast.commits import Plan, get
+from holdfast.commits import commit, get
 from holdfast.contracts import Delete, Query, Reader, Record, Write
 from holdfast.errors import Conflict, HoldfastError, IntegrityError, InvalidInput, NotFound
 from holdfast.filters import Filter
@@ -159,7 +159,7 @@ class Finding(Noun):
             return [Delete(CHECKPOINTS, record.key, over=record.digest)]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
 
 
 def detaches(reader: Reader, checkpoint_id: str) -> bool:

@@ -6,6 +6,7 @@ is named, and the check goes on with the rest.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -13,12 +14,12 @@ from msgspec import Struct
 
 from holdfast import codec, history
 from holdfast.agent_records import read_present
-from holdfast.checkpoint_records import StoredCapture, StoredCheckpoint
+from holdfast.checkpoint_records import StoredCapture
 from holdfast.commits import get
 from holdfast.contracts import Key, Query, Reader, Record, RecordStore
 from holdfast.errors import HoldfastError, IntegrityError
 from holdfast.filters import Filter, Scalar
-from holdfast.history import Branch, Mark
+from holdfast.history import Branch, Mark, Position
 from holdfast.ids import micros
 from holdfast.kinds import (
     AGENTS,
@@ -35,11 +36,12 @@ from holdfast.kinds import (
     USAGES,
     Kind,
 )
-from holdfast.model import Value
+from holdfast.model import Moment, Value
 from holdfast.session_records import read_stored
 
 _REVISION_LINK = 0
-_MESSAGE_LINK = 2
+_TOO_LARGE = 2**63
+_sha256 = hashlib.sha256
 
 
 class Problem(Value, frozen=True, kw_only=True):
@@ -74,11 +76,30 @@ class _Claim(Struct, frozen=True, gc=False):
     of: str | None
 
 
-class _Named(Struct, frozen=True, gc=False):
+class _Said(Struct, frozen=True, gc=False):
+    """What a message says that its chain needs to know."""
+
     id: str
+    redacted_digest: bytes | None = None
 
 
-_message_id = msgspec.json.Decoder(_Named).decode
+class _Checkpoint(Struct, frozen=True, gc=False):
+    """What a checkpoint says of its place and of what it points at."""
+
+    owner: str
+    at: int
+    id: str
+    step: int | None = None
+    expires_at: Moment | None = None
+    position: Position | None = None
+    revision: int | None = None
+    revision_link: bytes | None = None
+
+
+_read_message = msgspec.json.Decoder(_Said).decode
+_read_head = msgspec.json.Decoder(history.Pointer).decode
+_read_checkpoint = msgspec.json.Decoder(_Checkpoint).decode
+_read_capture = msgspec.json.Decoder(StoredCapture).decode
 
 
 class Verifier:
@@ -102,22 +123,14 @@ class Verifier:
         for kind, read in self._readers().items():
             for record in self._store.scan(Query(kind=kind)):
                 self._read(record, read)
-        self._chains(MESSAGES, _MESSAGE_LINK, self._first_link)
-        self._chains(REVISIONS, _REVISION_LINK, lambda owner: history.first_link(str(owner[0])))
+        self._messages()
+        self._revisions()
         self._unmet()
         self._left_over()
         return Report(checked=self._checked, redacted=self._redacted, problems=self._problems)
 
     def _note(self, kind: Kind, key: Key, what: str) -> None:
         self._problems.append(Problem(kind=kind.name, key=key, what=what))
-
-    def _sound(self, record: Record) -> bool:
-        """Whether a record's bytes are those that were written."""
-        self._checked += 1
-        if codec.digest(record.body) == record.digest:
-            return True
-        self._note(record.kind, record.key, "the body does not match its checksum")
-        return False
 
     # records that say where they stand
 
@@ -137,13 +150,15 @@ class Verifier:
         }
 
     def _read(self, record: Record, read: Callable[[Record], tuple[Scalar, ...]]) -> None:
+        self._checked += 1
         if record.kind is BRANCHES:
             self._branches[record.key] = None
-        if not self._sound(record):
+        if codec.digest(record.body) != record.digest:
+            self._note(record.kind, record.key, "the body does not match its checksum")
             return
         try:
             said = read(record)
-        except (HoldfastError, KeyError) as cause:
+        except (HoldfastError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as cause:
             self._note(record.kind, record.key, f"the body cannot be read: {cause}")
             return
         if said != (*record.key, *record.fields):
@@ -161,7 +176,7 @@ class Verifier:
         return (stored.id, stored.agent_id, stored.history)
 
     def _head(self, record: Record) -> tuple[Scalar, ...]:
-        at = codec.decode(record.body, history.Pointer, "head")
+        at = _read_head(record.body)
         self._living.add(at.uid)
         self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, None)
         if at.session_id not in self._sessions and get(self._store, SESSIONS, at.session_id) is None:
@@ -180,7 +195,7 @@ class Verifier:
         return (branch.history, branch.branch)
 
     def _checkpoint(self, record: Record) -> tuple[Scalar, ...]:
-        stored = codec.decode(record.body, StoredCheckpoint, "checkpoint")
+        stored = _read_checkpoint(record.body)
         at = stored.position
         if at is not None:
             self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.owner)
@@ -190,7 +205,7 @@ class Verifier:
         return (stored.owner, stored.at, stored.id, stored.step, expires)
 
     def _capture(self, record: Record) -> tuple[Scalar, ...]:
-        stored = codec.decode(record.body, StoredCapture, "capture")
+        stored = _read_capture(record.body)
         at = stored.position
         if at is not None:
             self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.session)
@@ -208,62 +223,73 @@ class Verifier:
 
     # records that are chained
 
-    def _first_link(self, chain: Key) -> bytes | None:
-        branch = self._branches.get(chain)
+    def _messages(self) -> None:
+        """Every message must follow the one before it; a break is named once and the chain taken up behind it.
+
+        Most of a store is messages, so this loop calls little.
+        """
+        before: Key = ()
+        link: bytes | None = None
+        for record in self._store.scan(Query(kind=MESSAGES)):
+            key, body, digest, (message_id, n, stored) = record.key, record.body, record.digest, record.fields
+            if key[:2] != before[:2]:
+                link = self._first_link(key)
+            elif key[2] != before[2] + 1:  # type: ignore[operator]
+                link = None
+            if _sha256(body).digest() != digest:
+                self._note(MESSAGES, key, "the body does not match its checksum")
+            else:
+                said = self._said(record)
+                if said.id != message_id:
+                    self._note(MESSAGES, key, "the indexed id does not match the body")
+                if not _follows(link, said.redacted_digest or digest, n, stored) and not self._is_going(key):
+                    self._note(MESSAGES, key, "it does not follow the one before it")
+            link = stored if type(stored) is bytes else None
+            if key in self._claims:
+                self._met(self._claims.pop(key), link, record)
+            if key in self._beside:
+                del self._beside[key]
+            before = key
+            self._checked += 1
+
+    def _said(self, record: Record) -> _Said:
+        """What the body of a message says."""
+        try:
+            said = _read_message(record.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+            self._note(MESSAGES, record.key, f"the body cannot be read: {cause}")
+            return _Said(str(record.fields[0]))
+        self._redacted += said.redacted_digest is not None
+        return said
+
+    def _first_link(self, key: Key) -> bytes | None:
+        """What the first message of a branch follows; None if its branch cannot say."""
+        branch = self._branches.get(key[:2])
         return None if branch is None else branch.fork_link
 
-    def _chains(self, kind: Kind, link_at: int, first: Callable[[Key], bytes | None]) -> None:
-        """Every row must follow the one before it; a break is named once and the chain taken up behind it."""
-        chain: Key | None = None
+    def _revisions(self) -> None:
+        """Every revision must follow the one before it, like messages."""
+        agent: Scalar = None
         link: bytes | None = None
-        position = 0
-        for record in self._store.scan(Query(kind=kind)):
-            if record.key[:-1] != chain:
-                chain, link = record.key[:-1], first(record.key[:-1])
-            elif record.key[-1] != position + 1:
-                link = None
-            position = int(record.key[-1])
-            if self._sound(record):
-                self._follows(record, link, link_at)
-            stored = record.fields[link_at]
-            link = stored if isinstance(stored, bytes) else None
+        for record in self._store.scan(Query(kind=REVISIONS)):
+            self._checked += 1
+            (owner, number), (stored,) = record.key, record.fields
+            if owner != agent:
+                agent, link = owner, history.first_link(str(owner))
+            if codec.digest(record.body) != record.digest:
+                self._note(REVISIONS, record.key, "the body does not match its checksum")
+            elif not _follows(link, record.digest, number, stored):
+                self._note(REVISIONS, record.key, "it does not follow the one before it")
+            link = stored if type(stored) is bytes else None
             if record.key in self._claims:
                 self._met(self._claims.pop(record.key), link, record)
 
-    def _follows(self, record: Record, before: bytes | None, link_at: int) -> None:
-        digest, n = record.digest, record.key[-1]
-        if record.kind is MESSAGES:
-            digest, n = self._message(record), record.fields[1]  # type: ignore[assignment]
-        if before is None or type(n) is not int or not 0 <= n < 2**63:
-            followed = None
-        else:
-            followed = history.next_link(before, digest, n)
-        if followed != record.fields[link_at] and not self._is_going(record):
-            self._note(record.kind, record.key, "it does not follow the one before it")
-
-    def _message(self, record: Record) -> bytes:
-        """The digest that a message's chain goes on."""
-        if record.key in self._beside:
-            del self._beside[record.key]
-        try:
-            if _message_id(record.body).id != record.fields[0]:
-                self._note(record.kind, record.key, "the indexed id does not match the body")
-        except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
-            self._note(record.kind, record.key, f"the body cannot be read: {cause}")
-        gone = codec.redacted_digest(record.body)
-        if gone is None:
-            return record.digest
-        self._redacted += 1
-        return gone
-
-    def _is_going(self, record: Record) -> bool:
+    def _is_going(self, key: Key) -> bool:
         """Whether a row is of a history that is being deleted, or copied and not yet anybody's."""
-        if record.kind is REVISIONS:
-            return False
-        same = (Filter("history", "=", record.key[0]),)
+        same = (Filter("history", "=", key[0]),)
         sessions = [found.key for found in self._store.scan(Query(kind=SESSIONS, where=same))]
-        staged = get(self._store, SWEEPS, f"staged {record.key[0]}")
-        return staged is not None or any(get(self._store, HEADS, *key) is None for key in sessions)
+        staged = get(self._store, SWEEPS, f"staged {key[0]}")
+        return staged is not None or any(get(self._store, HEADS, *session) is None for session in sessions)
 
     # pointers and where they lead
 
@@ -301,8 +327,15 @@ class Verifier:
         """What stands beside a message that is not there, unless it is being deleted."""
         for kind, key in ((kind, key) for key, kinds in self._beside.items() for kind in kinds):
             record = get(self._store, kind, *key)
-            if record is not None and get(self._store, MESSAGES, *key) is None and not self._is_going(record):
+            if record is not None and get(self._store, MESSAGES, *key) is None and not self._is_going(key):
                 self._note(kind, key, "there is no message that it belongs to")
+
+
+def _follows(before: bytes | None, digest: bytes, n: Scalar, link: Scalar) -> bool:
+    """Whether this is the link of the n-th row, with this digest, behind the link before."""
+    if before is None or type(n) is not int or not 0 <= n < _TOO_LARGE:
+        return False
+    return _sha256(before + digest + n.to_bytes(8)).digest() == link
 
 
 def _mark(record: Record) -> tuple[Scalar, ...]:
@@ -315,7 +348,7 @@ def _sweep(record: Record) -> tuple[Scalar, ...]:
     return (f"{envelope['kind']} {envelope['name']}",)
 
 
-def check_path(reader: Reader, at: history.Position) -> None:
+def check_path(reader: Reader, at: Position) -> None:
     """IntegrityError unless every message up to this position is what was written, in the order it was written."""
     link = history.first_link(at.history)
     for run in history.segments(reader, at.history, at.branch, at.seq):
@@ -344,7 +377,7 @@ def _follow(record: Record, link: bytes) -> bytes:
     return after
 
 
-def check_position(reader: Reader, at: history.Position) -> None:
+def check_position(reader: Reader, at: Position) -> None:
     """IntegrityError unless the message at this position is sound and is the one meant."""
     here = history.branch_at(reader, at.history, at.branch)
     if at.seq <= here.fork_seq:

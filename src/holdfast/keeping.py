@@ -13,7 +13,7 @@ from holdfast import checkpoint_records as records
 from holdfast.agent_records import Present
 from holdfast.capturing import CAPACITY, Instant, stage
 from holdfast.checkpoint_records import StoredCheckpoint
-from holdfast.commits import Plan
+from holdfast.commits import commit
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.filters import Filter
@@ -120,7 +120,7 @@ class Keeping(Finding):
             gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
             return [*writes, *gone, Insert(record)]
 
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         record, seen = made[-1]
         self._ground.remember(seen)
         return records.view(record)
@@ -170,7 +170,7 @@ class Keeping(Finding):
             made[:] = [record]
             return [*instant.writes(after_checkpoint(instant, record)), Insert(record)]
 
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         self._ground.heads.clear()
         return records.view(made[-1])
 
@@ -182,9 +182,9 @@ class Keeping(Finding):
             staged[:] = stage(reader, agent_id, leave)
             return staged
 
-        Plan(None, some, lambda: None).carry_out(self._store)
+        commit(self._store, some)
         while staged:
-            Plan(None, some, lambda: None).carry_out(self._store)
+            commit(self._store, some)
 
     def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:
         """The checkpoint's record; the instant has then captured every session that moved."""

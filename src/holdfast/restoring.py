@@ -13,7 +13,7 @@ from holdfast.agent_records import Revised, must_be_present, revise
 from holdfast.agents import Agents
 from holdfast.capturing import Instant
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
-from holdfast.commits import Plan, get
+from holdfast.commits import commit, get
 from holdfast.contracts import MAX_WRITES, Insert, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
@@ -124,7 +124,7 @@ class Restoring(Keeping):
             moved = self._moved(reader, pointer, target)
             return [*history.move(seen, moved)[1], Insert(record)]
 
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         return Restored(
             checkpoint=records.view(records.checkpoint_record(stored)),
             recovery=records.view(made[-1]),
@@ -178,7 +178,7 @@ class Restoring(Keeping):
             extra = [] if revised is None else [Insert(revised.record)]
             return _within_limits([*instant.writes(present), Insert(record), *extra])
 
-        Plan(None, place, lambda: None).carry_out(self._store)
+        commit(self._store, place)
         return outcome[-1]
 
     def _move_sessions(

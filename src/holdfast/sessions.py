@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast import codec, cursors, history
 from holdfast.branching import Branching
-from holdfast.commits import Plan, get
+from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Put, Query, Reader, Write
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
@@ -198,7 +198,7 @@ class Sessions(Branching):
             return [*_put_head(seen, pointer), Put(session, present.digest)]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
             self._ground.heads.pop(session_id, None)
             return changed[-1]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast import appends, codec, cursors, history
-from holdfast.commits import Plan, get
+from holdfast.commits import Plan, commit, get
 from holdfast.contracts import Put, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
@@ -14,7 +14,42 @@ from holdfast.history import Pointer, Segment
 from holdfast.ids import check_count, check_id, check_whole, moment
 from holdfast.kinds import SESSIONS
 from holdfast.model import Message, Page, Redaction, Usage, title_from
-from holdfast.nouns import Noun
+from holdfast.nouns import Ground, Noun
+
+
+class Appending(Plan[list[Message]]):
+    """An append that is decided but not yet done."""
+
+    __slots__ = ("_activate", "_ground", "_made", "_parent", "_said", "_session_id")
+
+    def __init__(
+        self,
+        ground: Ground,
+        session_id: str,
+        said: list[appends.Said],
+        parent: str | None,
+        activate: bool,
+        made: appends.Appended | None,
+    ) -> None:
+        self.writes = None if made is None else made.writes
+        self._ground = ground
+        self._session_id = session_id
+        self._said = said
+        self._parent = parent
+        self._activate = activate
+        self._made = made
+
+    def rebase(self, reader: Reader) -> list[Write]:
+        seen = history.must_see(reader, self._session_id)
+        at = self._ground.stamps.next(seen.pointer.updated_at)
+        self._made = appends.settle(reader, seen, self._said, self._parent, self._activate, at)
+        return self._made.writes
+
+    def finish(self) -> list[Message]:
+        made = self._made
+        assert made is not None
+        self._ground.remember(made.seen)
+        return made.messages
 
 
 class Transcripts(Noun):
@@ -41,12 +76,13 @@ class Transcripts(Noun):
     def _plan_append(
         self, session_id: str, *messages: Message | dict[str, Any], parent: str | None = None, activate: bool = True
     ) -> Plan[list[Message]]:
-        check_id(session_id, "session id")
+        seen = self._ground.heads.get(session_id) if type(session_id) is str else None
+        if seen is None:
+            check_id(session_id, "session id")
         if parent is not None and parent != appends.ROOT:
             check_id(parent, "parent id")
         said = appends.say(messages)
         made: appends.Appended | None = None
-        seen = self._ground.heads.get(session_id)
         if (
             seen is not None
             and said
@@ -56,20 +92,7 @@ class Transcripts(Noun):
             and appends.wants_title(seen.pointer, said) is None
         ):
             made = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
-
-        def rebase(reader: Reader) -> list[Write]:
-            nonlocal made
-            now_seen = history.must_see(reader, session_id)
-            at = self._stamps.next(now_seen.pointer.updated_at)
-            made = appends.settle(reader, now_seen, said, parent, activate, at)
-            return made.writes
-
-        def finish() -> list[Message]:
-            assert made is not None
-            self._ground.remember(made.seen)
-            return made.messages
-
-        return Plan(None if made is None else made.writes, rebase, finish)
+        return Appending(self._ground, session_id, said, parent, activate, made)
 
     def message(self, session_id: str, message_id: str, *, timeout: float | None = None) -> Message | None:
         """One message this session reaches, on any branch, or None."""
@@ -169,7 +192,7 @@ class Transcripts(Noun):
             return [Put(history.usage_record(record.key, usage))]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
             return self._must_find(session_id, message_id)
 
     def _must_find(self, session_id: str, message_id: str) -> Message:
@@ -196,7 +219,7 @@ class Transcripts(Noun):
             return [Put(emptied, record.digest), *_untitle(reader, pointer.history, said)]
 
         with self._within(timeout):
-            Plan(None, place, lambda: None).carry_out(self._store)
+            commit(self._store, place)
             return self._must_find(session_id, message_id)
 
 

@@ -15,13 +15,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from holdfast.backends import _file_folder as folder
-from holdfast.backends._file_changes import Change
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_log import Row
-from holdfast.backends._file_logs import PAGE, LogTable
-from holdfast.backends._file_tables import PlainTable
-from holdfast.backends._file_turns import Turns
+from holdfast.backends._file import folder
+from holdfast.backends._file.changes import Change
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.log import Row
+from holdfast.backends._file.logs import PAGE, LogTable
+from holdfast.backends._file.tables import PlainTable
+from holdfast.backends._file.turns import Turns
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.contracts import (
     MAX_BYTES,

@@ -22,6 +22,8 @@ from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
 from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
 from holdfast.contracts import (
+    MAX_BYTES,
+    MAX_WRITES,
     Delete,
     Insert,
     Inspection,
@@ -185,32 +187,32 @@ class SqliteStore:
         return self._group.submit(writes, rebase)
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        assert self._lock is not None
-        if not self._lock.acquire(deadline(self._timeout)):
+        lock, con = self._lock, self._con
+        assert lock is not None
+        if not lock.acquire(deadline(self._timeout)):
             raise expired()
         try:
-            self._con.execute("BEGIN IMMEDIATE")
+            con.execute("BEGIN IMMEDIATE")
             try:
-                applied = self._alone(writes, rebase)
-                self._con.execute("COMMIT")
-                return applied
-            except BaseException:
-                self._undo()
-                raise
-        except apsw.Error as cause:
-            raise _translate(cause) from cause
-        finally:
-            self._lock.release()
-
-    def _alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        if writes is not None:
-            try:
-                return self._apply(writes)
+                applied = self._planned(rebase) if writes is None else self._apply(writes)
             except (Moved, Taken):
-                if rebase is None:
+                if writes is None or rebase is None:
                     raise
                 self._undo()
-                self._con.execute("BEGIN IMMEDIATE")
+                con.execute("BEGIN IMMEDIATE")
+                applied = self._planned(rebase)
+            con.execute("COMMIT")
+            return applied
+        except BaseException as cause:
+            self._undo()
+            if isinstance(cause, apsw.Error):
+                raise _translate(cause) from cause
+            raise
+        finally:
+            lock.release()
+
+    def _planned(self, rebase: Rebase | None) -> Sequence[Write]:
+        """Apply what `rebase` makes of what is there now."""
         return () if rebase is None else self._apply(rebase(self._writer))
 
     def _undo(self) -> None:
@@ -284,16 +286,20 @@ class SqliteStore:
         return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
-        check_limits(writes)
-        con, layout = self._con, self._writer.layout
+        con, layout, size = self._con, self._writer.layout, 0
         for write in writes:
-            kind = type(write)
-            if kind is Insert:
-                layout[write.record.kind.name].insert(con, write.record)  # type: ignore[union-attr]
-            elif kind is Put:
-                layout[write.record.kind.name].put(con, write.record, write.over)  # type: ignore[union-attr]
+            if type(write) is Insert:
+                record = write.record
+                layout[record.kind.name].insert(con, record)
+            elif type(write) is Put:
+                record = write.record
+                layout[record.kind.name].put(con, record, write.over)
             else:
                 self._rarer(write)
+                continue
+            size += len(record.body)
+        if size > MAX_BYTES or len(writes) > MAX_WRITES:
+            check_limits(writes)  # which says so; what was applied is undone
         return writes
 
     def _rarer(self, write: Write) -> None:

@@ -6,14 +6,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import Journal, Step
-from holdfast.backends._file_lines import is_sound, lines_in, read_line, salvage, write_line
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.journal import Journal, Step
+from holdfast.backends._file.lines import is_sound, lines_in, read_line, read_sound, salvage, write_line
+from holdfast.backends._file.rows import Values, picker
 from holdfast.contracts import Key, Record
-from holdfast.filters import Scalar
 from holdfast.kinds import Kind
-
-Unique: TypeAlias = tuple[Scalar, ...]
 
 
 class Spot(NamedTuple):
@@ -21,18 +19,10 @@ class Spot(NamedTuple):
 
     offset: int
     length: int
-    unique: Unique | None
+    unique: Values | None
 
 
 Row: TypeAlias = Spot | Record  # a Record until the commit that writes it
-
-
-def unique_of(record: Record) -> Unique:
-    """The values of a record that must be unique."""
-    if not record.kind.unique:
-        return ()
-    values = record.values()
-    return tuple(values[name] for name in record.kind.unique)
 
 
 class Log:
@@ -43,6 +33,7 @@ class Log:
         self.kind = kind
         self.path = path
         self.key = key
+        self.unique_of = picker(kind, kind.unique)
         self.rows: dict[int, Row] = {}
         self.positions: list[int] = []
         self.end = 0  # where the next line goes
@@ -76,7 +67,9 @@ class Log:
         stop = max((row.offset + row.length for row in rows if isinstance(row, Spot)), default=0)
         content = disk.read_part(self.path, start, stop - start) if stop else b""
         return [
-            row if isinstance(row, Record) else self._record(position, content[row.offset - start :][: row.length])
+            row
+            if isinstance(row, Record)
+            else self._record(position, content[row.offset - start : row.offset - start + row.length])
             for position, row in zip(positions, rows, strict=True)
         ]
 
@@ -87,18 +80,19 @@ class Log:
 
     # taking in what is in the file
 
-    def take_in(self, content: bytes) -> Iterator[tuple[Unique, int]]:
+    def take_in(self, content: bytes) -> Iterator[tuple[Values, int]]:
         """Index what follows the part that is known; gives the unique values found, with their positions."""
         base, damaged = self.end, list[tuple[int, Spot]]()
         last = self.positions[-1] if self.positions else self.first - 1
-        for offset, line in lines_in(content):
-            record = read_line(self.kind, line)
-            if record is not None and record.key[:-1] == self.key:
+        for line in lines_in(content):
+            record = read_sound(self.kind, line.raw) if line.sound else None
+            spot = Spot(base + line.offset, len(line.raw), None if record is None else self.unique_of(record))
+            if spot.unique is not None and record is not None and record.key[:-1] == self.key:
                 last = int(record.key[-1])
-                self.set(last, Spot(base + offset, len(line), unique_of(record)))
-                yield unique_of(record), last
+                self.set(last, spot)
+                yield spot.unique, last
             else:
-                damaged.append((last, Spot(base + offset, len(line), None)))
+                damaged.append((last, spot._replace(unique=None)))
         for after, spot in damaged:
             position = self._free_behind(after)
             if position is not None:
@@ -163,7 +157,7 @@ class Log:
         record = self.rows[position]
         assert isinstance(record, Record)
         line = write_line(record)
-        self.set(position, Spot(self.end, len(line) - 1, unique_of(record)))
+        self.set(position, Spot(self.end, len(line) - 1, self.unique_of(record)))
         self.end += len(line)
         return line
 

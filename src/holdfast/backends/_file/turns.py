@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.backends._file_changes import Change, Changes
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending
-from holdfast.backends._file_lock import SharedLock
+from holdfast.backends._file.changes import Change, Changes
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending
+from holdfast.backends._file.lock import SharedLock
 from holdfast.errors import BackendError
 
 

@@ -5,16 +5,17 @@ In memory is only where each line begins and what must be unique; bodies are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from holdfast.backends import _file_names as names
-from holdfast.backends._file_changes import Change
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import Journal, Step
-from holdfast.backends._file_lines import key_in
-from holdfast.backends._file_log import Log, Row, Unique, unique_of
-from holdfast.backends._file_rows import ordered, passing
+from holdfast.backends._file import names
+from holdfast.backends._file.changes import Change
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.journal import Journal, Step
+from holdfast.backends._file.lines import key_in
+from holdfast.backends._file.log import Log, Row
+from holdfast.backends._file.rows import Values, ordered, passing, picker
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
 
@@ -29,7 +30,7 @@ class _Family:
         self.owner = owner
         self.folder = folder
         self.logs: dict[Key, Log] = {}
-        self.unique: dict[Unique, tuple[Key, int]] = {}
+        self.unique: dict[Values, tuple[Key, int]] = {}
         self.stale = True
 
 
@@ -39,13 +40,10 @@ class LogTable:
     def __init__(self, kind: Kind, disk: Disk) -> None:
         self.kind = kind
         self._disk = disk
+        self.weight = 0  # about how many bytes of memory this takes
+        self._unique_of = picker(kind, kind.unique)
         self._families: dict[str, _Family] = {}
-        self._owners_known = False
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes of memory this takes."""
-        return _ROW_WEIGHT * sum(len(family.unique) for family in self._families.values())
+        self._owners: list[str] | None = None
 
     def notice(self, key: Key) -> None:
         """Take in later what another process has appended to a log."""
@@ -57,7 +55,7 @@ class LogTable:
             else:
                 self._list(family)
         else:
-            self._owners_known = False
+            self._owners = None
 
     def _list(self, family: _Family) -> None:
         """Learn which logs an owner has."""
@@ -75,6 +73,7 @@ class LogTable:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = _Family(str(owner), names.folder(self.kind, name))
+            self._owners = None
             self._list(family)
         if family.stale:
             self._take_in(family)
@@ -84,17 +83,19 @@ class LogTable:
         for middle, log in family.logs.items():
             if log.grown:
                 for unique, position in log.take_in(self._disk.read_part(log.path, log.end, -1)):
-                    family.unique[unique] = (middle, position)
+                    if unique and None not in unique:
+                        family.unique[unique] = (middle, position)
+                    self.weight += _ROW_WEIGHT
         family.stale = False
 
-    def _owners(self) -> list[str]:
+    def _all_owners(self) -> list[str]:
         """All owners, in order."""
-        if not self._owners_known:
+        if self._owners is None:
             for name in self._disk.names(names.owners_folder(self.kind)):
                 if name not in self._families:
                     self._family(self._owner_of(name))
-            self._owners_known = True
-        return sorted(family.owner for family in self._families.values())
+            self._owners = sorted(family.owner for family in self._families.values())
+        return self._owners
 
     def _owner_of(self, name: str) -> str:
         """The owner a folder is named after; where the name is too long to say, its files have to."""
@@ -143,12 +144,20 @@ class LogTable:
 
     def _spans(self, query: Query) -> Iterator[tuple[Log, list[int]]]:
         """Logs with the positions in them that a query may find, in order."""
-        owners: list[str] | list[str | int] = [query.prefix[0]] if query.prefix else self._owners()
-        for owner in reversed(owners) if query.reverse else owners:
+        for owner in self._owners_in(query):
             family = self._family(owner)
             for middle in sorted(family.logs, reverse=query.reverse):
                 positions = _positions(family.logs[middle], query)
                 yield family.logs[middle], positions[::-1] if query.reverse else positions
+
+    def _owners_in(self, query: Query) -> Iterable[str | int]:
+        """The owners a query may find something of, in its direction, from where it continues."""
+        if query.prefix:
+            return query.prefix[:1]
+        owners, after = self._all_owners(), None if query.order is not None or query.after is None else query.after[0]
+        if query.reverse:
+            return owners[: len(owners) if after is None else bisect_right(owners, str(after))][::-1]
+        return owners[0 if after is None else bisect_left(owners, str(after)) :]
 
     def count(self, query: Query) -> int:
         """How many match."""
@@ -174,7 +183,8 @@ class LogTable:
     def rival(self, record: Record) -> Record | None:
         """The record under another key that holds this one's unique values."""
         family = self._family(record.key[0])
-        place = family.unique.get(unique_of(record)) if self.kind.unique else None
+        unique = self._unique(record)
+        place = family.unique.get(unique) if unique else None
         if place is None or place == (record.key[1:-1], record.key[-1]):
             return None
         return family.logs[place[0]].records(self._disk, [place[1]])[0]
@@ -189,12 +199,17 @@ class LogTable:
             log = family.logs[middle] = Log(self.kind, path, (family.owner, *middle), position)
             log.grown = False
         before = log.set(position, row)
-        for unique in (_unique(before), _unique(row)):
+        for unique in (self._unique(before), self._unique(row)):
             if unique and family.unique.get(unique) == (middle, position):
                 del family.unique[unique]
-        if _unique(row):
-            family.unique[_unique(row)] = (middle, position)
+        if self._unique(row):
+            family.unique[self._unique(row)] = (middle, position)
         return before
+
+    def _unique(self, row: Row | None) -> Values:
+        """The values of a row that collide with others; none where one of them is None."""
+        found = self._unique_of(row) if isinstance(row, Record) else row and row.unique
+        return () if found is None or None in found else found
 
     # changing the disk
 
@@ -210,12 +225,6 @@ class LogTable:
                 yield step, (self.kind.name, key)
             if not log.rows:
                 del family.logs[key[1:]]
-
-
-def _unique(row: Row | None) -> Unique:
-    """The values of a row that collide with others; none where one of them is None."""
-    found = unique_of(row) if isinstance(row, Record) else row and row.unique
-    return () if found is None or None in found else found
 
 
 def _positions(log: Log, query: Query) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.backends._file_disk import Disk
+from holdfast.backends._file.disk import Disk
 from holdfast.errors import BackendError, ConnectionFailed
 
 FOLDER = ".holdfast"

@@ -13,6 +13,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -71,9 +72,12 @@ def is_sound(line: bytes) -> bool:
 
 
 def read_line(kind: Kind, line: bytes) -> Record | None:
-    """The record in a sound line; None if the line is damaged, or is not of this kind."""
-    if not is_sound(line):
-        return None
+    """The record in a line; None if the line is damaged, or is not of this kind."""
+    return read_sound(kind, line) if is_sound(line) else None
+
+
+def read_sound(kind: Kind, line: bytes) -> Record | None:
+    """The record in a line that is sound; None if it is not of this kind."""
     content = line[:-_TAIL]
     at = content.find(_BODY)
     try:
@@ -87,17 +91,11 @@ def read_line(kind: Kind, line: bytes) -> Record | None:
         digest = bytes.fromhex(header.digest)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return Record(kind, tuple(header.key), body, digest, fields) if _fits(kind, header.key) else None
+    return Record(kind, tuple(header.key), body, digest, fields) if len(header.key) == len(kind.key) else None
 
 
 def _scalar(field: Field, value: str | int | None) -> Scalar:
     return bytes.fromhex(value) if field.type == "bytes" and isinstance(value, str) else value
-
-
-def _fits(kind: Kind, key: list[str | int]) -> bool:
-    return len(key) == len(kind.key) and all(
-        isinstance(part, str if column.type == "text" else int) for column, part in zip(kind.key, key, strict=True)
-    )
 
 
 def key_in(line: bytes) -> list[str | int] | None:
@@ -150,19 +148,27 @@ def _from_base64(line: bytes) -> bytes | None:
         return None
 
 
-def lines_in(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Every line with its offset, without its line end; two lines whose line end is damaged come apart."""
+class Line(NamedTuple):
+    """A line in a file, without its line end."""
+
+    offset: int
+    raw: bytes
+    sound: bool
+
+
+def lines_in(content: bytes) -> Iterator[Line]:
+    """Every line that is not blank; two whose line end is damaged come apart."""
     offset = 0
     for raw in content.split(b"\n"):
         if raw and not raw.isspace():
             if is_sound(raw):
-                yield offset, raw
+                yield Line(offset, raw, True)
             else:
                 yield from _pieces(offset, raw)
         offset += len(raw) + 1
 
 
-def _pieces(offset: int, raw: bytes) -> Iterator[tuple[int, bytes]]:
+def _pieces(offset: int, raw: bytes) -> Iterator[Line]:
     cuts = [found.start() for found in _START.finditer(raw) if found.start() and is_sound(raw[found.start() :])]
     for start, stop in zip([0, *cuts], [*cuts, len(raw)], strict=True):
-        yield offset + start, raw[start:stop]
+        yield Line(offset + start, raw[start:stop], start in cuts)

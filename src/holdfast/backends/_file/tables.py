@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.backends import _file_names as names
-from holdfast.backends._file_changes import Change
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import Journal, Step
-from holdfast.backends._file_lines import key_in, lines_in, read_line, salvage, write_line
-from holdfast.backends._file_log import Row
-from holdfast.backends._file_rows import Rows
+from holdfast.backends._file import names
+from holdfast.backends._file.changes import Change
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.journal import Journal, Step
+from holdfast.backends._file.lines import key_in, lines_in, read_sound, salvage, write_line
+from holdfast.backends._file.log import Row
+from holdfast.backends._file.rows import Rows
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
 
@@ -155,8 +155,8 @@ class PlainTable:
 
 def read_file(kind: Kind, owner: str, name: str, key: Key | None, content: bytes) -> Record:
     """The record in a file, or what is left of it; without a key from the names, the content has to tell."""
-    for _, line in lines_in(content):
-        record = read_line(kind, line)
+    for line in lines_in(content):
+        record = read_sound(kind, line.raw) if line.sound else None
         if record is not None and record.key == (key or _vouched(kind, owner, name, record.key)):
             return record
     true = key or _vouched(kind, owner, name, tuple(key_in(content) or ()))

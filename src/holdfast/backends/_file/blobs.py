@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from holdfast.backends._file_disk import Disk, sync_file
-from holdfast.backends._file_folder import folder_of, make_root
-from holdfast.backends._file_journal import FOLDER
+from holdfast.backends._file.disk import Disk, sync_file
+from holdfast.backends._file.folder import folder_of, make_root
+from holdfast.backends._file.journal import FOLDER
 from holdfast.contracts import Blob
 from holdfast.errors import NotFound
 from holdfast.ids import new_id

@@ -15,6 +15,18 @@ Values: TypeAlias = tuple[Scalar, ...]
 Place: TypeAlias = tuple[Any, ...]  # an order value made comparable, then the key
 
 
+def picker(kind: Kind, names: tuple[str, ...]) -> Callable[[Record], Values]:
+    """What takes these values out of a record."""
+    columns = [column.name for column in kind.columns()]
+    places = [columns.index(name) for name in names]
+
+    def pick(record: Record) -> Values:
+        row = record.key + record.fields
+        return tuple([row[at] for at in places])
+
+    return pick
+
+
 def passing(query: Query) -> Callable[[Record], bool]:
     """The test that a query's filters make."""
     columns = [column.name for column in query.kind.columns()]
@@ -70,6 +82,15 @@ def keys_in(keys: list[Key], query: Query) -> Iterator[Key]:
     return (keys[at] for at in _walk(low, high, query.reverse))
 
 
+class _Index:
+    """The keys of records by some of their values."""
+
+    def __init__(self, kind: Kind, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.values_of = picker(kind, names)
+        self.keys: dict[Values, set[Key]] = {}
+
+
 class Rows:
     """Records that can be found by key and by query."""
 
@@ -79,7 +100,8 @@ class Rows:
         self._rows: dict[Key, Record] = {}
         self._keys: list[Key] = []
         self._unique: dict[Values, Key] = {}
-        self._indexes: dict[tuple[str, ...], dict[Values, set[Key]]] = {names: {} for names in kind.indexes}
+        self._unique_of = picker(kind, kind.unique)
+        self._indexes = [_Index(kind, names) for names in kind.indexes]
         self._orders: dict[str, list[Place]] = {}
 
     def get(self, key: Key) -> Record | None:
@@ -88,7 +110,7 @@ class Rows:
 
     def holder(self, record: Record) -> Record | None:
         """The record that holds this one's unique values."""
-        key = self._unique.get(_values(record, self.kind.unique)) if self.kind.unique else None
+        key = self._unique.get(self._unique_of(record))
         return None if key is None else self._rows[key]
 
     def keep(self, key: Key, record: Record | None) -> None:
@@ -106,21 +128,21 @@ class Rows:
 
     def _list(self, record: Record) -> None:
         self.weight += len(record.body)
-        unique = _values(record, self.kind.unique)
+        unique = self._unique_of(record)
         if unique and None not in unique:
             self._unique[unique] = record.key
-        for names, index in self._indexes.items():
-            index.setdefault(_values(record, names), set()).add(record.key)
+        for index in self._indexes:
+            index.keys.setdefault(index.values_of(record), set()).add(record.key)
         for order, places in self._orders.items():
             insort(places, _place(record, order))
 
     def _unlist(self, record: Record) -> None:
         self.weight -= len(record.body)
-        unique = _values(record, self.kind.unique)
+        unique = self._unique_of(record)
         if self._unique.get(unique) == record.key:
             del self._unique[unique]
-        for names, index in self._indexes.items():
-            index[_values(record, names)].discard(record.key)
+        for index in self._indexes:
+            index.keys[index.values_of(record)].discard(record.key)
         for order, places in self._orders.items():
             del places[bisect_left(places, _place(record, order))]
 
@@ -128,7 +150,8 @@ class Rows:
         """All that match, in order."""
         chosen = self._by_index(query)
         found: Iterable[Record]
-        if chosen is None and query.order is not None and not query.prefix:
+        whole = not query.prefix and query.low is None and query.high is None
+        if query.order is not None and chosen is None and whole:
             found = (self._rows[place[2:]] for place in _behind(self._by_order(query.order), query))
         else:
             found = (self._rows[key] for key in keys_in(self._keys if chosen is None else chosen, query))
@@ -145,22 +168,15 @@ class Rows:
         if self.kind.unique and not set(self.kind.unique) - named.keys():
             key = self._unique.get(tuple(named[name] for name in self.kind.unique))
             return [] if key is None else [key]
-        for names, index in self._indexes.items():
-            if not set(names) - named.keys():
-                return sorted(index.get(tuple(named[name] for name in names), ()))
+        for index in self._indexes:
+            if not set(index.names) - named.keys():
+                return sorted(index.keys.get(tuple(named[name] for name in index.names), ()))
         return None
 
     def _by_order(self, order: str) -> list[Place]:
         if order not in self._orders:
             self._orders[order] = sorted(_place(record, order) for record in self._rows.values())
         return self._orders[order]
-
-
-def _values(record: Record, names: tuple[str, ...]) -> Values:
-    if not names:
-        return ()
-    values = record.values()
-    return tuple(values[name] for name in names)
 
 
 def _place(record: Record, order: str) -> Place:

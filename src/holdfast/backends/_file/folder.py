@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from holdfast.backends import _file_names as names
-from holdfast.backends._file_disk import Disk
-from holdfast.backends._file_journal import FOLDER, TEMPORARY
-from holdfast.backends._file_lines import is_sound, key_in, lines_in, size_in
+from holdfast.backends._file import names
+from holdfast.backends._file.disk import Disk
+from holdfast.backends._file.journal import FOLDER, TEMPORARY
+from holdfast.backends._file.lines import key_in, lines_in, size_in
 from holdfast.errors import BackendError, MigrationError, NotFound
 from holdfast.kinds import Kind
 
@@ -93,7 +93,7 @@ def _files_under(disk: Disk, folder: str) -> Iterator[str]:
 
 def size_of(disk: Disk, path: str) -> int:
     """How many bytes of bodies a file holds."""
-    return sum(size_in(line) for _, line in lines_in(disk.read(path) or b""))
+    return sum(size_in(line.raw) for line in lines_in(disk.read(path) or b""))
 
 
 def problems_in(disk: Disk, path: str) -> Iterator[str]:
@@ -107,15 +107,13 @@ def problems_in(disk: Disk, path: str) -> Iterator[str]:
     lines = list(lines_in(content))
     if content and not content.endswith(b"\n"):
         yield f"{path}: the last line does not end"
-    if path.endswith(names.RECORD) and (len(lines) != 1 or lines[0][0] != 0):
+    if path.endswith(names.RECORD) and (len(lines) != 1 or lines[0].offset):
         yield f"{path} holds {len(lines)} records instead of one"
-    for number, (offset, line) in enumerate(lines, 1):
-        if not is_sound(line):
+    for number, line in enumerate(lines, 1):
+        if not line.sound:
             yield f"{path}: record {number} is damaged"
-        elif not _belongs(path, key_in(line) or []):
+        elif not _belongs(path, key_in(line.raw) or []):
             yield f"{path}: record {number} belongs elsewhere"
-        elif content[offset + len(line) : offset + len(line) + 1] not in (b"\n", b""):
-            yield f"{path}: something is behind record {number}"
 
 
 def _belongs(path: str, key: list[str | int]) -> bool:

@@ -1,0 +1,1 @@
+"""The parts of the file backend, each a file; `backends/file.py` puts them together."""
