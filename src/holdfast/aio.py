@@ -14,6 +14,7 @@ from holdfast.bridge import Bridge
 from holdfast.checkpoints import Checkpoints
 from holdfast.client import Holdfast, open
 from holdfast.contracts import Inspection
+from holdfast.driver import Driver, InFlightPolicy
 from holdfast.ids import Clock
 from holdfast.integrity import Report
 from holdfast.model import (
@@ -24,11 +25,13 @@ from holdfast.model import (
     CheckpointKind,
     CheckpointStatus,
     Collected,
+    Event,
     Head,
     Json,
     Message,
     Page,
     Restored,
+    Run,
     Session,
     SessionStatus,
     StorageStats,
@@ -39,8 +42,10 @@ from holdfast.model import (
 from holdfast.pruning import Pruned
 from holdfast.restoring import Verification
 from holdfast.retention import Retention
+from holdfast.runs import Runs
 from holdfast.scopes import Scope
 from holdfast.sessions import UNSET, Sessions, Unset
+from holdfast.strategies import Strategy
 
 
 class AsyncAgents:
@@ -526,6 +531,63 @@ class AsyncCheckpoints:
         )
 
 
+class AsyncRuns:
+    """`hf.runs`: start or re-enter a run, look at runs, follow one."""
+
+    def __init__(self, sync: Runs, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def start(
+        self,
+        session_id: str,
+        *,
+        key: str | None = None,
+        mode: Literal["replay", "continue"] = "replay",
+        in_flight: InFlightPolicy = "raise",
+        strategy: Strategy | None = None,
+        lease_s: float = 30.0,
+        timeout: float | None = None,
+    ) -> Driver:
+        """Begin a run that holds the session, or re-enter the unfinished one with this key.
+
+        Busy at once if another run holds it, in any process. With the key of a completed run everything is
+        replayed and nothing more can be done.
+        """
+        return await self._bridge.call(
+            self._noun.start,
+            session_id,
+            key=key,
+            mode=mode,
+            in_flight=in_flight,
+            strategy=strategy,
+            lease_s=lease_s,
+            timeout=timeout,
+        )
+
+    async def get(self, run_id: str, *, timeout: float | None = None) -> Run | None:
+        """The run, or None."""
+        return await self._bridge.call(self._noun.get, run_id, timeout=timeout)
+
+    def events(self, run_id: str, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[Event]:
+        """A run's events behind a position, in order; NotFound without the run."""
+        return self._bridge.iterate(self._noun.events, run_id, after=after, timeout=timeout)
+
+    def follow(self, run_id: str, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[Event]:
+        """A run's events behind a position and then each new one, until the run ends or the timeout is over."""
+        return self._bridge.iterate(self._noun.follow, run_id, after=after, timeout=timeout)
+
+    async def halt(self, run_id: str, reason: str = "revoked", *, timeout: float | None = None) -> Run:
+        """End a run from outside; its holder cannot write from then on. Fine if it has ended."""
+        return await self._bridge.call(self._noun.halt, run_id, reason, timeout=timeout)
+
+    async def list(
+        self, session_id: str, *, limit: int = 100, offset: int = 0, timeout: float | None = None
+    ) -> Sequence[Run]:
+        """A session's runs, newest first; nothing for an unknown session."""
+        return await self._bridge.call(self._noun.list, session_id, limit=limit, offset=offset, timeout=timeout)
+
+
 class AsyncHoldfast:
     """An open store for an event loop, around a synchronous one."""
 
@@ -535,6 +597,7 @@ class AsyncHoldfast:
         self.agents = AsyncAgents(sync.agents, self._bridge)
         self.sessions = AsyncSessions(sync.sessions, self._bridge)
         self.checkpoints = AsyncCheckpoints(sync.checkpoints, self._bridge)
+        self.runs = AsyncRuns(sync.runs, self._bridge)
 
     async def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""

@@ -21,6 +21,7 @@ from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, HEADS, MESSAGES
 from holdfast.model import Collected, StorageStats
 from holdfast.nouns import Ground, Noun, check_timeout
 from holdfast.pruning import BATCH, collect_captures
+from holdfast.runs import Runs
 from holdfast.sessions import Sessions
 from holdfast.sweeps import Sweeps
 
@@ -42,6 +43,7 @@ class Holdfast(Noun):
         self.sessions = Sessions(ground)
         self.agents = Agents(ground, migrations or {})
         self.checkpoints = Checkpoints(ground, self.sessions, self.agents)
+        self.runs = Runs(ground, self.sessions, self.checkpoints)
 
     def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""

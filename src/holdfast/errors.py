@@ -4,6 +4,7 @@ HoldfastError
 ├── NotFound            what must exist does not
 ├── AlreadyExists       the id is taken by other content
 ├── Conflict            somebody else changed it first
+│   └── InFlightCall    … or it may or may not have happened, and the caller must decide
 ├── Busy                held by another for longer than the timeout; nothing was written
 ├── InvalidInput        the caller's value cannot be stored
 │   └── InvalidId       … because it is no usable id
@@ -13,7 +14,8 @@ HoldfastError
 ├── ConnectionFailed    the backend could not be reached, or stopped answering
 ├── MigrationError      the store was written by a version this one cannot read
 ├── Unsupported         this backend, or this way of opening it, cannot do that
-└── BackendError        the backend failed in a way of its own
+├── BackendError        the backend failed in a way of its own
+└── ToolFailed          a tool's failure, given again from the record
 
 `retry` says whether the same call may succeed later without any change.
 """
@@ -43,6 +45,14 @@ class AlreadyExists(HoldfastError):
 
 class Conflict(HoldfastError):
     """Somebody else changed it first; read again, decide again, write again."""
+
+
+class InFlightCall(Conflict):
+    """A call was begun and never ended: it may or may not have had its effect. `call` says which."""
+
+    def __init__(self, message: str, call: object) -> None:
+        super().__init__(message)
+        self.call = call
 
 
 class Busy(HoldfastError):
@@ -94,3 +104,7 @@ class Unsupported(HoldfastError):
 
 class BackendError(HoldfastError):
     """The backend failed in a way of its own; the cause is attached."""
+
+
+class ToolFailed(HoldfastError):
+    """A tool's failure, given again from the record; the tool was not called."""

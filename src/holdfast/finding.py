@@ -110,7 +110,7 @@ class Finding(Noun):
         prefix = () if owner is None else (owner,)
         if order == "step":
             found = sorted(self._store.scan(Query(kind=CHECKPOINTS, prefix=prefix)), key=_by_step)
-            rows = (row for row in found if after is None or _by_step(row) > tuple(after))
+            rows: Iterator[Record] = (row for row in found if after is None or _by_step(row) > tuple(after))
             return rows if owner else (row for row in rows if self._has_owner(self._store, row))
         query = Query(
             kind=CHECKPOINTS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +17,8 @@ from holdfast import codec, history
 from holdfast.agent_records import read_present
 from holdfast.checkpoint_records import StoredCapture
 from holdfast.commits import get
-from holdfast.contracts import Key, Query, Reader, Record, RecordStore
-from holdfast.errors import HoldfastError, IntegrityError
+from holdfast.contracts import Key, Query, Record, RecordStore
+from holdfast.errors import HoldfastError
 from holdfast.filters import Filter, Scalar
 from holdfast.history import Branch, Mark, Position
 from holdfast.ids import micros
@@ -27,6 +28,7 @@ from holdfast.kinds import (
     CAPTURES,
     CHECKPOINTS,
     HEADS,
+    KINDS,
     MARKS,
     MESSAGES,
     PRUNED,
@@ -39,7 +41,6 @@ from holdfast.kinds import (
 from holdfast.model import Moment, Value
 from holdfast.session_records import read_stored
 
-_REVISION_LINK = 0
 _TOO_LARGE = 2**63
 _sha256 = hashlib.sha256
 
@@ -65,15 +66,9 @@ class Report(Value, frozen=True, kw_only=True):
         return not self.problems
 
 
-class _Claim(Struct, frozen=True, gc=False):
-    """A record that says what stands at some place; `of` is the session or agent without which it says nothing."""
-
-    record: Key
-    kind: Kind
-    digest: bytes
-    link: bytes
-    message_id: str | None
-    of: str | None
+# What a record (kind, key, digest) says of another place: the link and the message id there, and the uid of the
+# session or agent without which it says nothing.
+_Claim: TypeAlias = tuple[Kind, Key, bytes, bytes, str | None, str | None]
 
 
 class _Said(Struct, frozen=True, gc=False):
@@ -112,7 +107,8 @@ class Verifier:
         self._problems: list[Problem] = []
         self._sessions: set[str] = set()
         self._living: set[str] = set()
-        self._branches: dict[Key, Branch | None] = {}
+        self._branches: dict[Key, Branch] = {}
+        self._unsure: set[Key] = set()
         self._claims: dict[Key, list[_Claim]] = {}
         self._beside: dict[Key, list[Kind]] = {}
 
@@ -120,9 +116,9 @@ class Verifier:
         """Check everything once."""
         for finding in self._store.inspect(check=True).problems:
             self._problems.append(Problem(kind="engine", key=(), what=finding))
-        for kind, read in self._readers().items():
-            for record in self._store.scan(Query(kind=kind)):
-                self._read(record, read)
+        readers = self._readers()
+        for kind in (*readers, *(kind for kind in KINDS if kind not in (*readers, MESSAGES, REVISIONS))):
+            self._read_all(kind)
         self._messages()
         self._revisions()
         self._unmet()
@@ -131,6 +127,8 @@ class Verifier:
 
     def _note(self, kind: Kind, key: Key, what: str) -> None:
         self._problems.append(Problem(kind=kind.name, key=key, what=what))
+        if kind is BRANCHES:
+            self._unsure.add(key)
 
     # records that say where they stand
 
@@ -149,20 +147,20 @@ class Verifier:
             SWEEPS: _sweep,
         }
 
-    def _read(self, record: Record, read: Callable[[Record], tuple[Scalar, ...]]) -> None:
-        self._checked += 1
-        if record.kind is BRANCHES:
-            self._branches[record.key] = None
-        if codec.digest(record.body) != record.digest:
-            self._note(record.kind, record.key, "the body does not match its checksum")
-            return
-        try:
-            said = read(record)
-        except (HoldfastError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as cause:
-            self._note(record.kind, record.key, f"the body cannot be read: {cause}")
-            return
-        if said != (*record.key, *record.fields):
-            self._note(record.kind, record.key, "the key or the indexed fields do not match the body")
+    def _read_all(self, kind: Kind) -> None:
+        read = self._readers().get(kind, _columns)
+        for record in self._store.scan(Query(kind=kind)):
+            self._checked += 1
+            if _sha256(record.body).digest() != record.digest:
+                self._note(kind, record.key, "the body does not match its checksum")
+                continue
+            try:
+                said = read(record)
+            except (HoldfastError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as cause:
+                self._note(kind, record.key, f"the body cannot be read: {cause}")
+                continue
+            if said != record.key + record.fields:
+                self._note(kind, record.key, "the key or the indexed fields do not match the body")
 
     def _agent(self, record: Record) -> tuple[Scalar, ...]:
         present = read_present(record)
@@ -218,8 +216,12 @@ class Verifier:
 
     def _claim(self, record: Record, at: Key, link: bytes, message_id: str | None, of: str | None) -> None:
         if of is None or of in self._living:
-            claim = _Claim(record.key, record.kind, record.digest, link, message_id, of)
-            self._claims.setdefault(at, []).append(claim)
+            claim = (record.kind, record.key, record.digest, link, message_id, of)
+            others = self._claims.get(at)
+            if others is None:
+                self._claims[at] = [claim]
+            else:
+                others.append(claim)
 
     # records that are chained
 
@@ -228,38 +230,39 @@ class Verifier:
 
         Most of a store is messages, so this loop calls little.
         """
-        before: Key = ()
-        link: bytes | None = None
+        name, branch, expected, link = "", 0, 0, None
+        claims, beside = self._claims, self._beside
         for record in self._store.scan(Query(kind=MESSAGES)):
+            self._checked += 1
             key, body, digest, (message_id, n, stored) = record.key, record.body, record.digest, record.fields
-            if key[:2] != before[:2]:
-                link = self._first_link(key)
-            elif key[2] != before[2] + 1:  # type: ignore[operator]
+            if key[0] != name or key[1] != branch:
+                name, branch, link = key[0], key[1], self._first_link(key)  # type: ignore[assignment]
+            elif key[2] != expected:
                 link = None
+            expected = key[2] + 1  # type: ignore[operator]
             if _sha256(body).digest() != digest:
                 self._note(MESSAGES, key, "the body does not match its checksum")
             else:
-                said = self._said(record)
+                said = self._said(key, body)
                 if said.id != message_id:
                     self._note(MESSAGES, key, "the indexed id does not match the body")
                 if not _follows(link, said.redacted_digest or digest, n, stored) and not self._is_going(key):
                     self._note(MESSAGES, key, "it does not follow the one before it")
             link = stored if type(stored) is bytes else None
-            if key in self._claims:
-                self._met(self._claims.pop(key), link, record)
-            if key in self._beside:
-                del self._beside[key]
-            before = key
-            self._checked += 1
+            if key in claims:
+                self._met(claims.pop(key), link, record)
+            if key in beside:
+                del beside[key]
 
-    def _said(self, record: Record) -> _Said:
+    def _said(self, key: Key, body: bytes) -> _Said:
         """What the body of a message says."""
         try:
-            said = _read_message(record.body)
+            said = _read_message(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-            self._note(MESSAGES, record.key, f"the body cannot be read: {cause}")
-            return _Said(str(record.fields[0]))
-        self._redacted += said.redacted_digest is not None
+            self._note(MESSAGES, key, f"the body cannot be read: {cause}")
+            return _Said("")
+        if said.redacted_digest is not None:
+            self._redacted += 1
         return said
 
     def _first_link(self, key: Key) -> bytes | None:
@@ -295,9 +298,9 @@ class Verifier:
 
     def _met(self, claims: list[_Claim], link: bytes | None, record: Record) -> None:
         message_id = record.fields[0] if record.kind is MESSAGES else None
-        for claim in claims:
-            if (claim.link, claim.message_id) != (link, message_id):
-                self._note(claim.kind, claim.record, f"it does not match {record.kind.name} {record.key}")
+        for kind, key, _, claimed, claimed_id, _ in claims:
+            if claimed != link or claimed_id != message_id:
+                self._note(kind, key, f"it does not match {record.kind.name} {record.key}")
 
     def _unmet(self) -> None:
         """What leads to no message must lead to the beginning of a branch, unless it has gone meanwhile."""
@@ -306,21 +309,22 @@ class Verifier:
             branch = self._branches.get(at[:2])
             if branch is not None and at[2:] == (branch.fork_seq,):
                 beginning = (branch.fork_link, branch.fork_id)
-                missing += [(claim, at) for claim in claims if (claim.link, claim.message_id) != beginning]
-            elif branch is not None or at[:2] not in self._branches:
+                missing += [(claim, at) for claim in claims if claim[3:5] != beginning]
+            elif at[:2] not in self._unsure:
                 missing += [(claim, at) for claim in claims]
         living = self._living_now() if missing else set()
-        for claim, at in missing:
-            present = get(self._store, claim.kind, *claim.record)
-            if present is not None and present.digest == claim.digest and (claim.of is None or claim.of in living):
-                self._note(claim.kind, claim.record, f"there is nothing at {at}, which it points at")
+        for (kind, key, digest, _, _, of), at in missing:
+            present = get(self._store, kind, *key)
+            if present is None or present.digest != digest or (kind is BRANCHES and self._is_going(key)):
+                continue
+            if of is None or of in living:
+                self._note(kind, key, f"there is nothing at {at}, which it points at")
 
     def _living_now(self) -> set[str]:
         """The sessions and agents that are there by now."""
         again = Verifier(self._store)
         for kind in (AGENTS, HEADS):
-            for record in self._store.scan(Query(kind=kind)):
-                again._read(record, again._readers()[kind])
+            again._read_all(kind)
         return again._living
 
     def _left_over(self) -> None:
@@ -338,6 +342,11 @@ def _follows(before: bytes | None, digest: bytes, n: Scalar, link: Scalar) -> bo
     return _sha256(before + digest + n.to_bytes(8)).digest() == link
 
 
+def _columns(record: Record) -> tuple[Scalar, ...]:
+    """Of a kind whose body does not repeat its key and fields there is nothing to compare."""
+    return record.key + record.fields
+
+
 def _mark(record: Record) -> tuple[Scalar, ...]:
     mark = codec.decode(record.body, Mark, "mark")
     return (mark.agent_id, mark.session)
@@ -346,69 +355,3 @@ def _mark(record: Record) -> tuple[Scalar, ...]:
 def _sweep(record: Record) -> tuple[Scalar, ...]:
     envelope = codec.decode_envelope(record.body, "sweep")
     return (f"{envelope['kind']} {envelope['name']}",)
-
-
-def check_path(reader: Reader, at: Position) -> None:
-    """IntegrityError unless every message up to this position is what was written, in the order it was written."""
-    link = history.first_link(at.history)
-    for run in history.segments(reader, at.history, at.branch, at.seq):
-        rows = Query(kind=MESSAGES, prefix=(at.history, run.branch), low=run.low, high=run.high)
-        expected = run.low
-        for record in reader.scan(rows):
-            if record.key[2] != expected:
-                break
-            link = _follow(record, link)
-            expected += 1
-        if expected <= run.high:
-            raise IntegrityError(f"message {expected} of branch {run.branch} in history {at.history} is missing")
-    if link != at.link:
-        raise IntegrityError(f"history {at.history} does not lead to the head at {at.seq}; run verify")
-
-
-def _follow(record: Record, link: bytes) -> bytes:
-    """The link of a sound message behind this link."""
-    digest, (message_id, n, stored) = record.digest, record.fields
-    if codec.digest(record.body) != digest:
-        raise IntegrityError(f"message {message_id!r} does not match its checksum")
-    gone = codec.redacted_digest(record.body)
-    after = history.next_link(link, gone or digest, int(n)) if isinstance(n, int) and n >= 0 else b""
-    if after != stored:
-        raise IntegrityError(f"message {message_id!r} does not follow the one before it")
-    return after
-
-
-def check_position(reader: Reader, at: Position) -> None:
-    """IntegrityError unless the message at this position is sound and is the one meant."""
-    here = history.branch_at(reader, at.history, at.branch)
-    if at.seq <= here.fork_seq:
-        found: tuple[bytes, str | None] = (here.fork_link, here.fork_id)
-    else:
-        record = get(reader, MESSAGES, at.history, at.branch, at.seq)
-        if record is None:
-            raise IntegrityError(f"message {at.seq} of branch {at.branch} in history {at.history} is missing")
-        if codec.digest(record.body) != record.digest:
-            raise IntegrityError(f"message {record.fields[0]!r} does not match its checksum")
-        found = (history.message_link(record), str(record.fields[0]))
-    if found != (at.link, at.message_id):
-        raise IntegrityError(f"the head at {at.seq} in history {at.history} does not match the message there")
-
-
-def check_revisions(reader: Reader, agent: str, revision: int, link: bytes | None) -> None:
-    """IntegrityError unless every revision up to this one is what was written."""
-    after, number = history.first_link(agent), 0
-    for record in reader.scan(Query(kind=REVISIONS, prefix=(agent,), high=revision)):
-        number += 1
-        if codec.digest(record.body) != record.digest:
-            raise IntegrityError(f"revision {record.key[1]} of agent {agent} does not match its checksum")
-        after = history.next_link(after, record.digest, number)
-        if record.key[1] != number or record.fields[_REVISION_LINK] != after:
-            raise IntegrityError(f"revision {record.key[1]} of agent {agent} does not follow the one before it")
-    if number != revision or after != link:
-        raise IntegrityError(f"the revisions of agent {agent} do not lead to revision {revision}; run verify")
-
-
-def check_revision(reader: Reader, agent: str, revision: int, link: bytes | None) -> None:
-    """IntegrityError unless this revision is sound and is the one meant."""
-    record = get(reader, REVISIONS, agent, revision)
-    if record is None or codec.digest(record.body) != record.digest or record.fields[_REVISION_LINK] != link:
-        raise IntegrityError(f"revision {revision} of agent {agent} is damaged or missing")

@@ -91,6 +91,16 @@ CHECKPOINTS = Kind(
 )
 CAPTURES = Kind("captures", key=(*_text("agent", "session"), *_int("number")), narrow=True)
 MARKS = Kind("marks", key=_text("agent_id", "session"), narrow=True)
+RUNS = Kind(
+    "runs",
+    key=(*_text("owner"), *_int("number")),
+    fields=_text("id", "key", "status"),
+    unique=("id",),
+    indexes=(("owner", "key"),),
+    narrow=True,
+)
+EVENTS = Kind("events", key=(*_text("owner"), *_int("number", "seq")), log=True)
+HOLDS = Kind("holds", key=_text("session"), narrow=True)
 SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
 
 KINDS: tuple[Kind, ...] = (
@@ -105,5 +115,8 @@ KINDS: tuple[Kind, ...] = (
     CHECKPOINTS,
     CAPTURES,
     MARKS,
+    RUNS,
+    EVENTS,
+    HOLDS,
     SWEEPS,
 )

@@ -354,6 +354,44 @@ class CheckpointDiff(Value, frozen=True, kw_only=True):
     sessions: list[SessionDiff] = []
 
 
+RunStatus = Literal["running", "completed", "failed", "halted"]
+EventKind = Literal["started", "resumed", "append", "begun", "done", "failed", "partial", "checkpoint", "ended"]
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """One drive of an agent on a session."""
+
+    id: str
+    session_id: str
+    agent_id: str | None
+    status: RunStatus
+    reason: str | None
+    key: str | None
+    started_at: Moment
+    ended_at: Moment | None
+    epoch: int
+    events: int
+
+
+class Event(Value, frozen=True, kw_only=True):
+    """Something that happened in a run; `seq` counts from 1."""
+
+    seq: int
+    kind: EventKind
+    at: Moment
+    call: str | None = None
+    name: str | None = None
+    value: Json = None
+
+
+class InFlight(Value, frozen=True, kw_only=True):
+    """A call whose beginning is on record and whose end is not: it may or may not have had its effect."""
+
+    call: str
+    name: str
+    arguments: Json
+
+
 class Collected(Value, frozen=True, kw_only=True):
     """What a garbage collection did: deletions it finished, and rows of old checkpoints it removed."""
 

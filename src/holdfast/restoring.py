@@ -13,13 +13,13 @@ from holdfast.agent_records import Revised, must_be_present, revise
 from holdfast.agents import Agents
 from holdfast.capturing import Instant
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
+from holdfast.checks import check_path, check_position, check_revision, check_revisions
 from holdfast.commits import commit, get
 from holdfast.contracts import MAX_WRITES, Insert, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Position, Seen
 from holdfast.ids import moment, new_id
-from holdfast.integrity import check_path, check_position, check_revision, check_revisions
 from holdfast.keeping import Keeping, after_checkpoint, session_checkpoint
 from holdfast.kinds import HEADS, REVISIONS
 from holdfast.model import Agent, Restored

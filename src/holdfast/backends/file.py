@@ -20,6 +20,7 @@ from holdfast.backends._file.changes import Change
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.log import Row
 from holdfast.backends._file.logs import PAGE, LogTable
+from holdfast.backends._file.overlay import ReadOnlyDisk
 from holdfast.backends._file.tables import PlainTable
 from holdfast.backends._file.turns import Turns
 from holdfast.backends._group import GroupCommit, Request, expired
@@ -44,7 +45,6 @@ from holdfast.errors import BackendError, HoldfastError, Unsupported
 from holdfast.filters import Scalar
 from holdfast.kinds import KINDS, Kind
 
-KEPT_BYTES = 256 * 1024 * 1024
 Durability = Literal["full", "normal"]
 Table = PlainTable | LogTable
 Undo = list[tuple[Table, Key, Row | None]]  # where what was
@@ -81,11 +81,8 @@ class FileReader:
                 self._tables[kind].notice(key)
         if news is None:
             self._tables.clear()
-
-    def slim_down(self) -> None:
-        """Drop everything if it has become a lot."""
-        if sum(table.weight for table in self._tables.values()) > KEPT_BYTES:
-            self._tables.clear()
+        for table in self._tables.values():
+            table.slim_down()
 
 
 class FileStore:
@@ -108,19 +105,25 @@ class FileStore:
         self._timeout = timeout
         self._pid = os.getpid()
         self._closed = False
-        self._disk = disk(folder.folder_of(path, namespace), durable=durability == "full")
+        root = folder.folder_of(path, namespace)
+        self._disk = ReadOnlyDisk(root) if read_only else disk(root, durable=durability == "full")
         self._reader = FileReader(self._disk)
         with _translated():
-            if read_only:
-                folder.look(self._disk)
-            else:
-                folder.make_root(path, self._disk)
-            self._turns = Turns(self._disk, read_only, self._reader.notice)
-            with self._turn(shared=read_only, until=deadline(timeout)):
-                if not read_only:
-                    self._turns.begin()
-                    folder.prepare(self._disk, namespace)
+            folder.enter(path, self._disk, read_only)
+            self._turns = Turns(self._disk, self._reader.notice)
+            try:
+                self._begin(namespace)
+            except BaseException:
+                self._turns.close()
+                raise
         self._group = GroupCommit(self._commit_alone, self._commit_together)
+
+    def _begin(self, namespace: str) -> None:
+        # The first open of a fresh folder is a race between processes, so it queues like any commit.
+        with self._turn(shared=self._read_only, until=deadline(self._timeout)):
+            if not self._read_only:
+                self._turns.begin()
+                folder.prepare(self._disk, namespace)
 
     @contextmanager
     def _turn(self, shared: bool, until: float) -> Iterator[FileReader]:
@@ -129,11 +132,7 @@ class FileStore:
         try:
             yield self._reader
         finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._reader.slim_down()
-        self._turns.leave()
+            self._turns.leave()
 
     # reading
 
@@ -194,7 +193,7 @@ class FileStore:
                     try:
                         self._transaction(batch)
                     finally:
-                        self._leave()
+                        self._turns.leave()
         except BaseException as cause:
             for request in batch:
                 if not request.done:

@@ -332,11 +332,7 @@ class SqliteStore:
         """Give the file's free pages back once they are a tenth of it; writers wait meanwhile."""
         self._check_writable()
         with _translated(), self._exclusive():
-            (free,), (pages,) = (
-                self._con.execute(f"PRAGMA {name}").fetchone()
-                for name in ("freelist_count", "page_count")  # type: ignore[misc]
-            )
-            if free * 10 > pages:  # type: ignore[operator]
+            if 10 * self._con.pragma("freelist_count") > self._con.pragma("page_count"):
                 self._con.execute("VACUUM")
                 self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -103,12 +103,15 @@ def _break_off(store: RecordStore) -> None:
 # damaging a value
 
 
-def spoil(value: bytes | str | int, way: Way, random: Random) -> bytes | str | int:
-    """The value with a bit flipped, cut short, or zeroed; it may come out the same."""
+def spoil(value: bytes | str | int, way: Way, random: Random, unreadable: str = "replace") -> bytes | str | int:
+    """The value with a bit flipped, cut short, or zeroed; it may come out the same.
+
+    `unreadable` is what becomes of text that is no longer UTF-8, as in `bytes.decode(errors=…)`.
+    """
     if isinstance(value, int):
         return {"flip": value ^ 1 << random.randrange(63), "truncate": value >> 8, "zero": 0}[way]
     if isinstance(value, str):
-        return _spoil_bytes(value.encode(), way, random).decode(errors="replace")
+        return _spoil_bytes(value.encode(), way, random).decode(errors=unreadable)
     return _spoil_bytes(value, way, random)
 
 
@@ -137,6 +140,8 @@ def column_of(record: Record, column: str) -> Any:
 
 class ValueVandal:
     """Picks a value of a record and spoils it; a subclass says how a record is opened and overwritten."""
+
+    unreadable = "replace"
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = list(records)
@@ -186,7 +191,7 @@ class ValueVandal:
             return _swapped(record, other, column if way == "swap" else None), f"{what} with {_place(other)}"
         if value is None:
             return [record], what
-        return [with_column(record, column, spoil(value, way, random))], what
+        return [with_column(record, column, spoil(value, way, random, self.unreadable))], what
 
 
 def _swapped(one: Record, other: Record, column: str | None) -> list[Record]:
@@ -339,6 +344,3 @@ def _look(vandal: Vandal, damage: Damage, known: dict[str, Sight]) -> Iterator[s
         if not sight.rests_on & set(damage.places) and sight.look(hf) != sight.shown:
             yield f"{name} reads otherwise"
     store.close()
-
-
-__all__ = ["Damage", "Missed", "Scalar", "ValueVandal", "Vandal", "furnish", "spoilt", "survive"]

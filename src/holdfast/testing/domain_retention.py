@@ -11,7 +11,7 @@ from holdfast import history
 from holdfast.capturing import stage
 from holdfast.client import Holdfast
 from holdfast.contracts import Insert, Record, RecordStore, Write
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, ConnectionFailed, InvalidInput
 from holdfast.history import ROOT_BRANCH, Branch, Pointer
 from holdfast.ids import new_id
 from holdfast.kinds import CAPTURES
@@ -19,9 +19,10 @@ from holdfast.retention import Retention
 from holdfast.session_records import Stored, stored_record
 from holdfast.testing.damage import spoilt
 from holdfast.testing.domain_checkpoints import begin, ids
+from holdfast.testing.domain_deletes import fill
 from holdfast.testing.domain_restores import listed, move_on
 from holdfast.testing.driving import Again, Clock, Door, HoldfastKit, texts, users
-from holdfast.testing.planting import envelope
+from holdfast.testing.planting import BreaksOff, envelope
 from holdfast.testing.records import dump
 
 CROWD = 700  # sessions: more than one commit captures
@@ -231,6 +232,28 @@ class RetentionKit(HoldfastKit):
         door.hf.sessions.delete("gone")
         door.hf.gc()
         assert mentions(door.store, *names) == []
+
+    @pytest.mark.parametrize("commits", [1, 2, 3])
+    @pytest.mark.parametrize("forked", [False, True])
+    def test_an_unfinished_delete_is_no_damage(self, door: Door, commits: int, forked: bool) -> None:
+        first, _ = fill(door.hf, "s", agent_id="scout")
+        made = door.hf.checkpoints.create(session_id="s")
+        if forked:
+            door.hf.sessions.fork("s", id="f", at=first.id)
+        with pytest.raises(ConnectionFailed):
+            Holdfast(BreaksOff(door.store, commits)).sessions.delete("s")
+        hf = door.reopen()
+        assert (hf.verify().problems, hf.checkpoints.has(made.id)) == ([], False)
+        assert texts(hf, "f") == (["s 0"] if forked else [])
+
+    @pytest.mark.parametrize("commits", [1, 2])
+    def test_an_unfinished_copy_is_no_damage(self, door: Door, commits: int) -> None:
+        fill(door.hf, "s")
+        door.hf.sessions.switch("s", 1)
+        with pytest.raises(ConnectionFailed):
+            Holdfast(BreaksOff(door.store, commits)).sessions.fork("s", id="f", copy=True)
+        hf = door.reopen()
+        assert (hf.verify().problems, hf.sessions.get("f")) == ([], None)
 
     # more than one commit holds
 

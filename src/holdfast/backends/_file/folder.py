@@ -31,21 +31,28 @@ def folder_of(path: str, namespace: str) -> str:
     return f"{root}/{NAMESPACES}/{names.escape(namespace)}" if namespace else root
 
 
+def enter(path: str, disk: Disk, read_only: bool) -> None:
+    """Have the folder there, made if need be, and refuse what this version must not touch."""
+    if not read_only:
+        make_root(path, disk)
+    if read_only or disk.read(FORMAT_FILE) is not None:
+        look(disk)
+
+
 def make_root(path: str, disk: Disk) -> None:
     """Make the folder of a store and namespace, in a folder that must be there."""
     root = os.path.abspath(path)
     if not os.path.isdir(os.path.dirname(root)):
         raise NotFound(f"the folder {os.path.dirname(root)} does not exist; create it first")
-    above = Disk(os.path.dirname(root), disk.durable)
+    above = Disk(os.path.dirname(root))
     above.make_folder(os.path.relpath(disk.root, above.root))
 
 
 def prepare(disk: Disk, namespace: str) -> None:
-    """Say in a new store what it is, and check what an old one says; its user holds the lock alone."""
+    """Say in a new store what it is; its user holds the lock alone."""
     if disk.read(_IGNORE_FILE) is None:
         disk.write(_IGNORE_FILE, 0, b"*\n")
     if disk.read(FORMAT_FILE) is not None:
-        look(disk)
         return
     if disk.read(_ATTRIBUTES_FILE) is None:
         disk.write(_ATTRIBUTES_FILE, 0, _ATTRIBUTES)

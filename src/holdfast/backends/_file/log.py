@@ -54,11 +54,11 @@ class Log:
             del self.positions[bisect_left(self.positions, position)]
         return before
 
-    def between(self, low: int | None, high: int | None) -> list[int]:
-        """The positions from low to high, both inclusive."""
+    def between(self, low: int | None, high: int | None) -> range:
+        """Where in `positions` those from low to high are, both inclusive."""
         start = 0 if low is None else bisect_left(self.positions, low)
         stop = len(self.positions) if high is None else bisect_right(self.positions, high)
-        return self.positions[start:stop]
+        return range(start, max(start, stop))
 
     def records(self, disk: Disk, positions: list[int]) -> list[Record]:
         """The records at these positions, all of which must be there."""
@@ -109,12 +109,23 @@ class Log:
         self.unended = bool(last) and not self.torn
         self.end += start + (len(whole) if self.unended else 0)
 
-    def cut(self) -> None:
-        """Forget a torn last line, which the next append overwrites."""
-        if self.torn:
-            self.torn = False
-            for position in [at for at, row in self.rows.items() if isinstance(row, Spot) and row.offset >= self.end]:
-                self.set(position, None)
+    def make_way(self, disk: Disk) -> int | None:
+        """Prepare for an append: a torn last line is gone, one that only lacks its end is whole.
+
+        Returns the position of the latter, if it counted as damaged until now.
+        """
+        behind = [at for at, row in self.rows.items() if isinstance(row, Spot) and row.offset + row.length > self.end]
+        for position in behind if self.torn else ():
+            self.set(position, None)
+        self.torn = False
+        for position in behind if self.unended else ():
+            spot = self.rows[position]
+            assert isinstance(spot, Spot)
+            self.set(position, spot._replace(length=self.end - spot.offset))
+            record = self.records(disk, [position])[0]
+            self.set(position, Spot(spot.offset, self.end - spot.offset, self.unique_of(record)))
+            return position
+        return None
 
     def _free_behind(self, position: int) -> int | None:
         """The position of a damaged line that follows this one; None if a sound line has it."""

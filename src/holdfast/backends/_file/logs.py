@@ -20,7 +20,7 @@ from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
 
 PAGE = 500
-_ROW_WEIGHT = 400
+KEPT_ROWS = 1_000_000  # about 400 MB of memory
 
 
 class _Family:
@@ -31,6 +31,7 @@ class _Family:
         self.folder = folder
         self.logs: dict[Key, Log] = {}
         self.unique: dict[Values, tuple[Key, int]] = {}
+        self.listed = False
         self.stale = True
 
 
@@ -40,60 +41,70 @@ class LogTable:
     def __init__(self, kind: Kind, disk: Disk) -> None:
         self.kind = kind
         self._disk = disk
-        self.weight = 0  # about how many bytes of memory this takes
         self._unique_of = picker(kind, kind.unique)
         self._families: dict[str, _Family] = {}
+        self._last_used = ""
+        self._rows = 0
         self._owners: list[str] | None = None
+
+    # keeping in memory what nobody has touched
 
     def notice(self, key: Key) -> None:
         """Take in later what another process has appended to a log."""
         family = self._families.get(names.part(key[0]))
-        if family is not None:
-            family.stale = True
-            if key[1:] in family.logs:
-                family.logs[key[1:]].grown = True
-            else:
-                self._list(family)
-        else:
+        if family is None:
             self._owners = None
+            return
+        family.stale = True
+        if key[1:] in family.logs:
+            family.logs[key[1:]].grown = True
+        else:
+            family.listed = False
 
-    def _list(self, family: _Family) -> None:
-        """Learn which logs an owner has."""
-        for file in self._disk.names(family.folder):
-            found = names.log_of(self.kind, file)
-            if found is not None and found[0] not in family.logs:
-                middle, first = found
-                family.logs[middle] = Log(self.kind, f"{family.folder}/{file}", (family.owner, *middle), first)
-
-    # reading
+    def slim_down(self) -> None:
+        """Keep only what was used last, if there is a lot."""
+        if self._rows > KEPT_ROWS:
+            kept = self._families[self._last_used]
+            self._families = {self._last_used: kept}
+            self._rows = sum(len(log.rows) for log in kept.logs.values())
+            self._owners = None
 
     def _family(self, owner: str | int) -> _Family:
         """The logs of an owner, as they are now."""
-        name = names.part(owner)
+        self._last_used = name = names.part(owner)
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = _Family(str(owner), names.folder(self.kind, name))
             self._owners = None
-            self._list(family)
         if family.stale:
             self._take_in(family)
         return family
 
     def _take_in(self, family: _Family) -> None:
+        if not family.listed:
+            self._list(family)
         for middle, log in family.logs.items():
             if log.grown:
                 for unique, position in log.take_in(self._disk.read_part(log.path, log.end, -1)):
                     if unique and None not in unique:
                         family.unique[unique] = (middle, position)
-                    self.weight += _ROW_WEIGHT
+                    self._rows += 1
         family.stale = False
+
+    def _list(self, family: _Family) -> None:
+        for file in self._disk.names(family.folder):
+            found = names.log_of(self.kind, file)
+            if found is not None and found[0] not in family.logs:
+                middle, first = found
+                family.logs[middle] = Log(self.kind, f"{family.folder}/{file}", (family.owner, *middle), first)
+        family.listed = True
 
     def _all_owners(self) -> list[str]:
         """All owners, in order."""
         if self._owners is None:
             for name in self._disk.names(names.owners_folder(self.kind)):
                 if name not in self._families:
-                    self._family(self._owner_of(name))
+                    self._families[name] = _Family(self._owner_of(name), names.folder(self.kind, name))
             self._owners = sorted(family.owner for family in self._families.values())
         return self._owners
 
@@ -110,6 +121,8 @@ class LogTable:
                     return str(said[0])
         return name
 
+    # reading
+
     def get(self, key: Key) -> Record | None:
         """The record with this key, or None."""
         log = self._family(key[0]).logs.get(key[1:-1])
@@ -124,15 +137,15 @@ class LogTable:
         return islice(self._filtered(query), query.limit)
 
     def _filtered(self, query: Query) -> Iterator[Record]:
-        holder = self._by_unique(query)
-        page = PAGE if query.where or query.limit is None else min(PAGE, query.limit)
-        spans = self._spans(query) if holder is None else holder
+        held = self._held(query)
+        page = PAGE if query.where or query.limit is None else max(1, min(PAGE, query.limit))
         passes = passing(query)
-        for log, positions in spans:
+        for log, positions in self._runs(query) if held is None else held:
             for start in range(0, len(positions), page):
-                yield from filter(passes, log.records(self._disk, positions[start : start + page]))
+                chosen = [log.positions[at] for at in positions[start : start + page]]
+                yield from filter(passes, log.records(self._disk, chosen))
 
-    def _by_unique(self, query: Query) -> list[tuple[Log, list[int]]] | None:
+    def _held(self, query: Query) -> list[tuple[Log, range]] | None:
         """Where the one record is that can match, if the filters name what is unique; None if they do not."""
         named = {one.field: one.value for one in query.where if one.compare == "="}
         plain = query.low is None and query.high is None and query.after is None
@@ -140,15 +153,18 @@ class LogTable:
             return None
         family = self._family(query.prefix[0])
         place = family.unique.get((query.prefix[0], *(named[name] for name in self.kind.unique[1:])))
-        return [] if place is None else [(family.logs[place[0]], [place[1]])]
+        if place is None:
+            return []
+        log = family.logs[place[0]]
+        return [(log, log.between(place[1], place[1]))]
 
-    def _spans(self, query: Query) -> Iterator[tuple[Log, list[int]]]:
-        """Logs with the positions in them that a query may find, in order."""
+    def _runs(self, query: Query) -> Iterator[tuple[Log, range]]:
+        """Logs with the run of positions in each that a query may find, in its direction."""
         for owner in self._owners_in(query):
             family = self._family(owner)
             for middle in sorted(family.logs, reverse=query.reverse):
-                positions = _positions(family.logs[middle], query)
-                yield family.logs[middle], positions[::-1] if query.reverse else positions
+                run = _run(family.logs[middle], query)
+                yield family.logs[middle], run[::-1] if query.reverse else run
 
     def _owners_in(self, query: Query) -> Iterable[str | int]:
         """The owners a query may find something of, in its direction, from where it continues."""
@@ -163,22 +179,25 @@ class LogTable:
         """How many match."""
         if query.where or query.order is not None:
             return sum(1 for _ in self.match(query))
-        found = sum(len(positions) for _, positions in self._spans(query))
+        found = sum(len(run) for _, run in self._runs(query))
         return found if query.limit is None else min(found, query.limit)
 
     def keys(self, query: Query) -> list[Key]:
         """The keys of all that match."""
         if query.where:
             return [record.key for record in self.match(query)]
-        return [(*log.key, position) for log, positions in self._spans(query) for position in positions]
+        return [(*log.key, log.positions[at]) for log, run in self._runs(query) for at in run]
 
     # changing, in memory first
 
     def make_way(self, key: Key) -> None:
-        """Take a torn line for what it is, before something is written to its log."""
-        log = self._family(key[0]).logs.get(key[1:-1])
-        if log is not None:
-            log.cut()
+        """Repair the end of a log before something is written to it."""
+        family = self._family(key[0])
+        log = family.logs.get(key[1:-1])
+        if log is not None and (log.torn or log.unended):
+            position = log.make_way(self._disk)
+            if position is not None:
+                self.set((*log.key, position), log.rows[position])
 
     def rival(self, record: Record) -> Record | None:
         """The record under another key that holds this one's unique values."""
@@ -194,11 +213,12 @@ class LogTable:
         family = self._family(key[0])
         middle, position = key[1:-1], int(key[-1])
         log = family.logs.get(middle)
-        if log is None:
+        if log is None or not (log.rows or log.end):
             path = f"{family.folder}/{names.log_name(self.kind, middle, position)}"
             log = family.logs[middle] = Log(self.kind, path, (family.owner, *middle), position)
             log.grown = False
         before = log.set(position, row)
+        self._rows += (row is not None) - (before is not None)
         for unique in (self._unique(before), self._unique(row)):
             if unique and family.unique.get(unique) == (middle, position):
                 del family.unique[unique]
@@ -227,31 +247,33 @@ class LogTable:
                 del family.logs[key[1:]]
 
 
-def _positions(log: Log, query: Query) -> list[int]:
-    """The positions of a log that a query's prefix, bounds and continuation leave."""
+def _run(log: Log, query: Query) -> range:
+    """Where in a log's positions those are that a query's prefix, bounds and continuation leave."""
     depth = len(query.prefix)
     if log.key[:depth] != query.prefix[: len(log.key)]:
-        return []
+        return range(0)
     low, high = query.low, query.high
     if depth > len(log.key):
         low = high = int(query.prefix[-1])
-    elif depth < len(log.key) and (low is not None or high is not None):
+    elif depth < len(log.key):
         bounded = log.key[depth]
-        if not isinstance(bounded, int) or not (low is None or low <= bounded) or not (high is None or bounded <= high):
-            return []
+        if isinstance(bounded, int) and not (bounded if low is None else low) <= bounded <= (
+            bounded if high is None else high
+        ):
+            return range(0)
         low = high = None
     if query.after is None or query.order is not None:
         return log.between(low, high)
     return _continued(log, query, low, high)
 
 
-def _continued(log: Log, query: Query, low: int | None, high: int | None) -> list[int]:
+def _continued(log: Log, query: Query, low: int | None, high: int | None) -> range:
     assert query.after is not None
     reached, at = query.after[:-1], query.after[-1]
     assert isinstance(at, int)
     if log.key != reached:
         ahead = log.key < reached if query.reverse else log.key > reached
-        return log.between(low, high) if ahead else []
+        return log.between(low, high) if ahead else range(0)
     if query.reverse:
         return log.between(low, at - 1 if high is None else min(high, at - 1))
     return log.between(at + 1 if low is None else max(low, at + 1), high)

@@ -96,7 +96,6 @@ class Rows:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.weight = 0
         self._rows: dict[Key, Record] = {}
         self._keys: list[Key] = []
         self._unique: dict[Values, Key] = {}
@@ -127,7 +126,6 @@ class Rows:
             self._list(record)
 
     def _list(self, record: Record) -> None:
-        self.weight += len(record.body)
         unique = self._unique_of(record)
         if unique and None not in unique:
             self._unique[unique] = record.key
@@ -137,7 +135,6 @@ class Rows:
             insort(places, _place(record, order))
 
     def _unlist(self, record: Record) -> None:
-        self.weight -= len(record.body)
         unique = self._unique_of(record)
         if self._unique.get(unique) == record.key:
             del self._unique[unique]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from holdfast.backends._file import names
 from holdfast.backends._file.changes import Change
 from holdfast.backends._file.disk import Disk
@@ -17,6 +19,8 @@ from holdfast.backends._file.log import Row
 from holdfast.backends._file.rows import Rows
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
+
+KEPT_BODY = 4096
 
 
 class _Folder:
@@ -48,19 +52,19 @@ class PlainTable:
         self.kind = kind
         self._disk = disk
         self._rows = Rows(kind)
+        self._large: dict[Key, str] = {}
         self._single = len(kind.key) == 1
         self._folders: dict[str, _Folder] = {"": _Folder()} if self._single else {}
         self._owners_known = self._single
 
-    @property
-    def weight(self) -> int:
-        """About how many bytes of memory this takes."""
-        return self._rows.weight
+    def slim_down(self) -> None:
+        """Nothing to do: large bodies are not kept, and small ones must be at hand for queries."""
 
     def notice(self, key: Key) -> None:
         """Forget a record that another process has put."""
         owner = names.owner_name(self.kind, key)
         self._rows.keep(key, None)
+        self._large.pop(key, None)
         if owner in self._folders or self._owners_known:
             self._folder(owner).doubt(names.record_name(self.kind, key))
 
@@ -72,25 +76,28 @@ class PlainTable:
     def get(self, key: Key) -> Record | None:
         """The record with this key, or None."""
         found = self._rows.get(key)
-        if found is not None:
-            return found
-        owner, name = names.owner_name(self.kind, key), names.record_name(self.kind, key)
-        if not self._folder(owner).knows(name):
-            self._read(owner, name, key)
-        return self._rows.get(key)
+        if found is None:
+            owner, name = names.owner_name(self.kind, key), names.record_name(self.kind, key)
+            if not self._folder(owner).knows(name):
+                self._read(owner, name, key)
+            found = self._rows.get(key)
+        return None if found is None else self._whole(found)
 
     def match(self, query: Query) -> Iterator[Record]:
         """All that match, in order."""
+        return map(self._whole, self._found(query))
+
+    def _found(self, query: Query) -> Iterator[Record]:
         self._load(query.prefix)
         return self._rows.match(query)
 
     def count(self, query: Query) -> int:
         """How many match."""
-        return sum(1 for _ in self.match(query))
+        return sum(1 for _ in self._found(query))
 
     def keys(self, query: Query) -> list[Key]:
         """The keys of all that match."""
-        return [record.key for record in self.match(query)]
+        return [record.key for record in self._found(query)]
 
     def _load(self, prefix: Key) -> None:
         """Have everything in memory whose key begins so."""
@@ -115,7 +122,18 @@ class PlainTable:
         content = self._disk.read(f"{names.folder(self.kind, owner)}/{name}")
         if content is not None:
             record = read_file(self.kind, owner, name, key, content)
+            if len(record.body) > KEPT_BODY:
+                self._large[record.key] = f"{owner}/{name}"
+                record = replace(record, body=b"")
             self._rows.keep(record.key, record)
+
+    def _whole(self, record: Record) -> Record:
+        """The record with its body, read again if that was too large to keep."""
+        if record.key not in self._large:
+            return record
+        owner, _, name = self._large[record.key].rpartition("/")
+        content = self._disk.read(f"{names.folder(self.kind, owner)}/{name}") or b""
+        return read_file(self.kind, owner, name, record.key, content)
 
     # changing, in memory first
 
@@ -129,12 +147,13 @@ class PlainTable:
             return None
         self._load(record.key[:1] if self.kind.key[0].name in unique else ())
         holder = self._rows.holder(record)
-        return None if holder is None or holder.key == record.key else holder
+        return None if holder is None or holder.key == record.key else self._whole(holder)
 
     def set(self, key: Key, row: Row | None) -> Row | None:
         """Have this record there, or nothing; returns what was there before."""
         assert row is None or isinstance(row, Record)
         before = self.get(key)
+        self._large.pop(key, None)
         self._rows.keep(key, row)
         self._folder(names.owner_name(self.kind, key)).learn(names.record_name(self.kind, key))
         return before

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from holdfast.backends._file.changes import Change, Changes
 from holdfast.backends._file.disk import Disk
-from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending
+from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending, read_steps
 from holdfast.backends._file.lock import SharedLock
-from holdfast.errors import BackendError
+from holdfast.backends._file.overlay import ReadOnlyDisk
 
 
 class Turns:
@@ -21,15 +21,16 @@ class Turns:
     means that it may be anything.
     """
 
-    def __init__(self, disk: Disk, read_only: bool, notice: Callable[[list[Change] | None], None]) -> None:
+    def __init__(self, disk: Disk, notice: Callable[[list[Change] | None], None]) -> None:
         self.journal = Journal(disk)
         self._disk = disk
-        self._read_only = read_only
+        self._read_only = isinstance(disk, ReadOnlyDisk)
         self._notice = notice
         self._mutex = threading.Lock()
         self._holder = 0
+        self._shown = b""
         self._files: tuple[SharedLock, Changes, int] | None = None
-        if not read_only:
+        if not self._read_only:
             disk.make_folder(TEMPORARY)
             self._open_files()
 
@@ -76,8 +77,10 @@ class Turns:
         if not lock.acquire(shared, until):
             return False
         try:
-            if is_pending(journal):
-                if shared and not self._read_only:
+            if isinstance(self._disk, ReadOnlyDisk):
+                self._show_finished(self._disk, journal)
+            elif is_pending(journal):
+                if shared:
                     lock.release()
                     if not lock.acquire(False, until):
                         return False
@@ -88,9 +91,15 @@ class Turns:
             raise
         return True
 
+    def _show_finished(self, disk: ReadOnlyDisk, journal: int) -> None:
+        """Lay an interrupted commit over what is read; a writer will finish it on the disk."""
+        pending = os.pread(journal, 100, 0) if is_pending(journal) else b""
+        if pending != self._shown:
+            self._shown = pending
+            disk.lay_over(read_steps(disk.read(JOURNAL) or b"") or ())
+            self._notice(None)
+
     def _recover(self, changes: Changes) -> None:
-        if self._read_only:
-            raise BackendError("a commit was interrupted here; open the store once without read_only to finish it")
         if self.journal.recover():
             changes.start_afresh()
             self._notice(None)
@@ -114,9 +123,10 @@ class Turns:
 
     def close(self) -> None:
         """Give the files back."""
-        if self._files is not None:
-            lock, changes, journal = self._files
-            lock.close()
-            changes.close()
-            os.close(journal)
-            self._files = None
+        with self._mutex:
+            if self._files is not None:
+                lock, changes, journal = self._files
+                self._files = None
+                lock.close()
+                changes.close()
+                os.close(journal)
