@@ -401,16 +401,24 @@ class AsyncCheckpoints:
         sessions: Sequence[str] | None = None,
         state: bool | None = None,
         verify: Verification = "full",
+        force: bool = False,
         timeout: float | None = None,
     ) -> Restored:
         """Make a checkpoint's content the present one, or change nothing.
 
         Everything that would become live is verified first; `verify="pointers"` checks only the checkpoint, the
         revision and the heads. Of an agent's checkpoint, `sessions=[…]` restores a part, without the state
-        unless `state=True`. Restoring the result's `recovery` checkpoint undoes it.
+        unless `state=True`. Restoring the result's `recovery` checkpoint undoes it. Busy while a run holds one
+        of the sessions, unless `force=True` first ends it as halted.
         """
         return await self._bridge.call(
-            self._noun.restore, checkpoint_id, sessions=sessions, state=state, verify=verify, timeout=timeout
+            self._noun.restore,
+            checkpoint_id,
+            sessions=sessions,
+            state=state,
+            verify=verify,
+            force=force,
+            timeout=timeout,
         )
 
     async def prune(

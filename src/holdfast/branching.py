@@ -11,6 +11,7 @@ from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Reader, Require, Write
 from holdfast.errors import AlreadyExists, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
+from holdfast.holds import check_free
 from holdfast.ids import check_id, check_whole, new_id
 from holdfast.kinds import HEADS, MESSAGES, SESSIONS
 from holdfast.model import BranchView, Session, Tree
@@ -58,6 +59,7 @@ class Branching(Transcripts):
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
+            check_free(reader, seen.pointer, self._store)
             end = self._end(reader, seen.pointer, branch)
             return history.move(seen, self._point(reader, seen.pointer, branch, end))[1]
 

@@ -312,7 +312,7 @@ class Driver:
         def place(reader: Reader) -> list[Write]:
             run, digest = self._mine(reader)
             now = replace(run, events=run.events + 1)
-            event = StoredEvent(seq=now.events, kind=kind, at=moment(self._ground.stamps.next()), **said)
+            event = StoredEvent(run_id=run.id, seq=now.events, kind=kind, at=moment(self._ground.stamps.next()), **said)
             written[:] = [(now, event)]
             extra = [] if also is None else also(reader)
             return [Put(records.run_record(now), digest), Insert(records.event_record(now, event)), *extra]

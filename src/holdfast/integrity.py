@@ -27,18 +27,22 @@ from holdfast.kinds import (
     BRANCHES,
     CAPTURES,
     CHECKPOINTS,
+    EVENTS,
     HEADS,
+    HOLDS,
     KINDS,
     MARKS,
     MESSAGES,
     PRUNED,
     REVISIONS,
+    RUNS,
     SESSIONS,
     SWEEPS,
     USAGES,
     Kind,
 )
 from holdfast.model import Moment, Value
+from holdfast.run_records import StoredEvent, read_hold, read_run
 from holdfast.session_records import read_stored
 
 _TOO_LARGE = 2**63
@@ -145,6 +149,9 @@ class Verifier:
             PRUNED: self._belongs,
             MARKS: _mark,
             SWEEPS: _sweep,
+            RUNS: self._run,
+            EVENTS: self._event,
+            HOLDS: _hold,
         }
 
     def _read_all(self, kind: Kind) -> None:
@@ -208,6 +215,16 @@ class Verifier:
         if at is not None:
             self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.session)
         return (stored.agent, stored.session, stored.number)
+
+    def _run(self, record: Record) -> tuple[Scalar, ...]:
+        run = read_run(record)
+        self._runs[run.id] = (run.owner, run.number)
+        return (run.owner, run.number, run.id, run.key, run.status)
+
+    def _event(self, record: Record) -> tuple[Scalar, ...]:
+        """An event stands in the run it names, at the position it names."""
+        event = codec.decode(record.body, StoredEvent, "event")
+        return (*self._runs.get(event.run_id, record.key[:2]), event.seq)
 
     def _belongs(self, record: Record) -> tuple[Scalar, ...]:
         """A record beside a message says nothing of its place; there must be a message there."""
@@ -345,6 +362,10 @@ def _follows(before: bytes | None, digest: bytes, n: Scalar, link: Scalar) -> bo
 def _columns(record: Record) -> tuple[Scalar, ...]:
     """Of a kind whose body does not repeat its key and fields there is nothing to compare."""
     return record.key + record.fields
+
+
+def _hold(record: Record) -> tuple[Scalar, ...]:
+    return (read_hold(record).session,)
 
 
 def _mark(record: Record) -> tuple[Scalar, ...]:

@@ -80,6 +80,19 @@ MESSAGES = Kind(
 )
 USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
 PRUNED = Kind("pruned", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
+EXECUTIONS = Kind(
+    "executions",
+    key=(*_text("session"), *_int("n")),
+    fields=_text("id", "message_id"),
+    unique=("id",),
+)
+EXTRA_USAGES = Kind(
+    "extra_usages",
+    key=(*_text("session"), *_int("n")),
+    fields=_text("id"),
+    unique=("session", "id"),
+    narrow=True,
+)
 CHECKPOINTS = Kind(
     "checkpoints",
     key=(*_text("owner"), *_int("at")),
@@ -112,6 +125,8 @@ KINDS: tuple[Kind, ...] = (
     MESSAGES,
     USAGES,
     PRUNED,
+    EXECUTIONS,
+    EXTRA_USAGES,
     CHECKPOINTS,
     CAPTURES,
     MARKS,

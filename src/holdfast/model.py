@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id, now
@@ -122,9 +123,11 @@ def _no_json(constant: str) -> None:
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """What one model call used."""
+    """What one model call used; `usage.list` fills in the session and the message."""
 
     id: str = field(default_factory=new_id)
+    session_id: str | None = None
+    message_id: str | None = None
     provider: str | None = None
     model: str | None = None
     input: Whole = 0
@@ -148,6 +151,76 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     reason: str
     at: Moment
+
+
+class Price(Value, frozen=True, kw_only=True):
+    """What a million tokens of a model cost, in any currency; `input` is what did not come from a cache."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class UsageTotal(Value, frozen=True, kw_only=True):
+    """What a number of uses came to; `key` is the agent, user, model or day (UTC) they have in common.
+
+    A use without a total counts as its input and output; `unpriced` ones have no cost and no price.
+    """
+
+    key: str | None = None
+    uses: int = 0
+    input: int = 0
+    output: int = 0
+    total: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+
+ExecutionStatus = Literal["pending", "running", "success", "failed"]
+
+
+class ToolExecution(Value, frozen=True, kw_only=True):
+    """A tool at work; `arguments` is the raw string where the model wrote invalid JSON.
+
+    Its id and time are fixed when it is built, so recording it again is safe.
+    """
+
+    tool_name: str
+    arguments: Json = None
+    id: str = field(default_factory=new_id)
+    session_id: str | None = None
+    message_id: str | None = None
+    call_id: str | None = None
+    status: ExecutionStatus = "pending"
+    result: Json = None
+    error: str | None = None
+    duration_ms: Whole | None = None
+    created_at: Moment = field(default_factory=now)
+    redacted: Redaction | None = None
+
+    def succeeded(self, result: Json = None, *, duration_ms: int | None = None) -> ToolExecution:
+        """The same execution, finished with a result."""
+        return replace(self, status="success", result=result, error=None, duration_ms=duration_ms)
+
+    def failed(self, error: str, *, duration_ms: int | None = None) -> ToolExecution:
+        """The same execution, finished without one."""
+        return replace(self, status="failed", result=None, error=error, duration_ms=duration_ms)
+
+
+class SessionStats(Value, frozen=True, kw_only=True):
+    """What a session comes to, on all its branches; the average is over all executions that took a time."""
+
+    messages: int = 0
+    tool_calls: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    average_tool_ms: int = 0
 
 
 class Message(Value, frozen=True, kw_only=True):

@@ -11,10 +11,11 @@ from holdfast.contracts import Delete, Key, Query, Reader, Record
 from holdfast.errors import CorruptData, IntegrityError, InvalidInput
 from holdfast.finding import detaches
 from holdfast.ids import moment
-from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS
+from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, RUNS
 from holdfast.model import Checkpoint, CheckpointKind, Value
 from holdfast.restoring import Restoring
 from holdfast.retention import Retention, eligible
+from holdfast.run_records import read_run
 
 BATCH = 200
 
@@ -68,9 +69,16 @@ class Pruning(Restoring):
         rows = [(row, records.view(row)) for row in records.newest_first(self._store, owner)]
         looked_at = [(row, one) for row, one in rows if kind is None or one.kind == kind or one.damaged]
         spared = [one.id for _, one in rows if one.kind == "recovery" and detaches(self._store, one.id)]
+        spared += self._needed_by_runs(owner, [one for _, one in rows])
         now = moment(self._stamps.next())
         going = {one.id for one in eligible([one for _, one in looked_at], policy, now, spared)}
         return ((row, one) for row, one in looked_at if one.id in going)
+
+    def _needed_by_runs(self, owner: str, newest_first: Sequence[Checkpoint]) -> Iterator[str]:
+        """The last good checkpoint of each run that has not ended well."""
+        runs = (read_run(row) for row in self._store.scan(Query(kind=RUNS, prefix=(owner,))))
+        for run_id in [run.id for run in runs if run.status != "completed"]:
+            yield from [one.id for one in newest_first if one.run_id == run_id and one.damaged is None][:1]
 
     def _remove(self, keys: Sequence[Key]) -> None:
         for start in range(0, len(keys), BATCH):

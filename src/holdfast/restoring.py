@@ -19,11 +19,13 @@ from holdfast.contracts import MAX_WRITES, Insert, Query, Reader, Record, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Position, Seen
+from holdfast.holds import check_free
 from holdfast.ids import moment, new_id
 from holdfast.keeping import Keeping, after_checkpoint, session_checkpoint
 from holdfast.kinds import HEADS, REVISIONS
 from holdfast.model import Agent, Restored
 from holdfast.nouns import Ground
+from holdfast.run_records import end_writes, find_run, hold_of, read_run
 from holdfast.sessions import Sessions
 
 Verification = Literal["full", "pointers"]
@@ -44,13 +46,15 @@ class Restoring(Keeping):
         sessions: Sequence[str] | None = None,
         state: bool | None = None,
         verify: Verification = "full",
+        force: bool = False,
         timeout: float | None = None,
     ) -> Restored:
         """Make a checkpoint's content the present one, or change nothing.
 
         Everything that would become live is verified first; `verify="pointers"` checks only the checkpoint, the
         revision and the heads. Of an agent's checkpoint, `sessions=[…]` restores a part, without the state
-        unless `state=True`. Restoring the result's `recovery` checkpoint undoes it.
+        unless `state=True`. Restoring the result's `recovery` checkpoint undoes it. Busy while a run holds one
+        of the sessions, unless `force=True` first ends it as halted.
         """
         if verify not in ("full", "pointers"):
             raise InvalidInput(f"verify is 'full' or 'pointers', not {verify!r}")
@@ -59,6 +63,8 @@ class Restoring(Keeping):
             wanted = self._wanted(stored, sessions)
             with_state = stored.session_id is None and (sessions is None if state is None else state)
             self._verify(stored, wanted, with_state, verify)
+            if force:
+                self._revoke([*wanted.values()])
             restored = self._restore(stored, wanted, with_state, whole=sessions is None)
             self._ground.heads.clear()
             return restored
@@ -108,6 +114,20 @@ class Restoring(Keeping):
         self._stage(stored.agent_id, leave=1)
         return self._restore_agent(stored, recovery, wanted, with_state, whole)
 
+    def _revoke(self, captures: Sequence[Capture]) -> None:
+        """End the runs that hold these sessions."""
+        for capture in captures:
+            commit(self._store, lambda reader, capture=capture: self._revocation(reader, capture))  # type: ignore[misc]
+
+    def _revocation(self, reader: Reader, capture: Capture) -> list[Write]:
+        seen = history.look_up(reader, capture.session_id)
+        hold = None if seen is None else hold_of(reader, seen.pointer.uid)
+        record = None if hold is None else find_run(reader, hold.run_id)
+        run = None if record is None else read_run(record)
+        if run is None or run.status != "running":
+            return []
+        return end_writes(reader, run, "halted", "revoked", moment(self._stamps.next()))[0]
+
     def _restore_session(self, stored: StoredCheckpoint, recovery: StoredCheckpoint) -> Restored:
         assert stored.session_id is not None
         session_id, target = stored.session_id, stored.position
@@ -116,6 +136,7 @@ class Restoring(Keeping):
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
+            check_free(reader, seen.pointer, self._store)
             at = self._stamps.next(after=seen.pointer.checkpointed_at)
             parent = with_changes(recovery, parent_id=seen.pointer.checkpoint_id)
             record = session_checkpoint(parent, seen.pointer, at)
@@ -193,6 +214,7 @@ class Restoring(Keeping):
                 continue
             restored.append(capture.session_id)
             pointer = seen.pointer
+            check_free(reader, pointer, self._store)
             if records.at_position(pointer, target) and pointer.detached_by is None:
                 continue
             instant.move(seen, with_changes(self._moved(reader, pointer, target), detached_by=None))
@@ -205,6 +227,7 @@ class Restoring(Keeping):
         detached = []
         for seen in self._attached(reader, instant, stored.agent_id):
             if seen.pointer.uid not in wanted:
+                check_free(reader, seen.pointer, self._store)
                 detached.append(seen.pointer.session_id)
                 at = self._stamps.next(after=seen.pointer.updated_at)
                 instant.move(seen, with_changes(seen.pointer, detached_by=by, updated_at=at))

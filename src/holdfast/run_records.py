@@ -37,6 +37,7 @@ class StoredRun(Value, frozen=True, kw_only=True):
 class StoredEvent(Value, frozen=True, kw_only=True):
     """Something that happened in a run. `call` tells the beginning and the end of one call together."""
 
+    run_id: str
     seq: int
     kind: EventKind
     at: Moment
@@ -138,7 +139,7 @@ def end_writes(
     if record is None:
         raise NotFound(f"run {run.id!r} was deleted meanwhile")
     after = replace(run, status=status, reason=reason, ended_at=now, events=run.events + 1)
-    event = StoredEvent(seq=after.events, kind="ended", at=now, name=status, value=reason)
+    event = StoredEvent(run_id=run.id, seq=after.events, kind="ended", at=now, name=status, value=reason)
     writes: list[Write] = [
         Put(run_record(after), record.digest),
         Insert(event_record(after, event)),

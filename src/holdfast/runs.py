@@ -117,10 +117,10 @@ class Runs(Noun):
                 epoch=epoch,
                 events=1,
             )
-            event = StoredEvent(seq=1, kind="started", at=now)
+            event = StoredEvent(run_id=run.id, seq=1, kind="started", at=now)
             return run, [Insert(records.run_record(run)), Insert(records.event_record(run, event))]
         run = replace(known, status="running", reason=None, ended_at=None, epoch=epoch, events=known.events + 1)
-        event = StoredEvent(seq=run.events, kind="resumed", at=now)
+        event = StoredEvent(run_id=run.id, seq=run.events, kind="resumed", at=now)
         over = records.run_record(known).digest
         return run, [Put(records.run_record(run), over), Insert(records.event_record(run, event))]
 

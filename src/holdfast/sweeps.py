@@ -17,17 +17,21 @@ from holdfast.commits import get
 from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.filters import Filter
 from holdfast.history import Branch, Pointer, Segment
+from holdfast.holds import check_free
 from holdfast.ids import Stamps
 from holdfast.kinds import (
     AGENTS,
     BRANCHES,
     CAPTURES,
     CHECKPOINTS,
+    EVENTS,
     HEADS,
+    HOLDS,
     MARKS,
     MESSAGES,
     PRUNED,
     REVISIONS,
+    RUNS,
     SESSIONS,
     SWEEPS,
     USAGES,
@@ -38,6 +42,7 @@ from holdfast.model import Value
 BATCH = 200
 GRACE_US = 24 * 3600 * 1_000_000
 _BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED)
+_BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, EVENTS, RUNS, HOLDS)
 
 
 class Sweep(Value, frozen=True, kw_only=True):
@@ -63,6 +68,7 @@ class Sweeps:
             return
         seen = history.look_up(self._store, session_id)
         if seen is not None:
+            check_free(self._store, seen.pointer, self._store)
             sweep = Put(_record(self._sweep("session", session_id)))
             self._store.commit([Delete(HEADS, (session_id,)), *self._farewell(seen.pointer), sweep])
         self._sweep_session(session_id)
@@ -149,7 +155,9 @@ class Sweeps:
                 self._wipe_unreached(_history_of(record), sharers)
             else:
                 self._wipe(_history_of(record))
-            self._clear(Query(kind=CHECKPOINTS, prefix=(uid_of(record),)))
+            for kind in _BY_SESSION:
+                self._clear(Query(kind=kind, prefix=(uid_of(record),)))
+            self._store.commit([Delete(EVENTS, (uid_of(record),))])
             self._remove(record)
         sweep = get(self._store, SWEEPS, f"session {session_id}")
         if sweep is not None and get(self._store, SESSIONS, session_id) is None:

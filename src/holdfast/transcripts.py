@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast import appends, codec, cursors, history
 from holdfast.commits import Plan, commit, get
 from holdfast.contracts import Put, Query, Reader, Record, Write
@@ -12,9 +14,11 @@ from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Segment
 from holdfast.ids import check_count, check_id, check_whole, moment
-from holdfast.kinds import SESSIONS
+from holdfast.kinds import RUNS, SESSIONS
 from holdfast.model import Message, Page, Redaction, Usage, title_from
 from holdfast.nouns import Ground, Noun
+from holdfast.run_records import event_record, events_of, read_run
+from holdfast.sweeps import uid_of
 
 
 class Appending(Plan[list[Message]]):
@@ -216,7 +220,8 @@ class Transcripts(Noun):
             said = codec.decode_message(record.body, f"message {message_id!r}")
             stub = codec.redact(said, record.digest, Redaction(reason=reason, at=moment(self._stamps.next())))
             emptied = Record(record.kind, record.key, stub, codec.digest(stub), record.fields)
-            return [Put(emptied, record.digest), *_untitle(reader, pointer.history, said)]
+            forgotten = _forget_answers(reader, pointer.history, message_id)
+            return [Put(emptied, record.digest), *_untitle(reader, pointer.history, said), *forgotten]
 
         with self._within(timeout):
             commit(self._store, place)
@@ -233,3 +238,14 @@ def _untitle(reader: Reader, past: str, said: Message) -> Iterator[Write]:
         if envelope.get("title") == title:
             body = codec.encode({name: value for name, value in envelope.items() if name != "title"}, "session")
             yield Put(Record(SESSIONS, record.key, body, codec.digest(body), record.fields), record.digest)
+
+
+def _forget_answers(reader: Reader, past: str, message_id: str) -> Iterator[Write]:
+    """Empty the events of runs that keep this message as a model's answer."""
+    for session in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
+        for run in [read_run(row) for row in reader.scan(Query(kind=RUNS, prefix=(uid_of(session),)))]:
+            for event in list(events_of(reader, run)):
+                kept = event.value.get("message") if isinstance(event.value, dict) else None
+                if isinstance(kept, dict) and kept.get("id") == message_id:
+                    bare = {name: kept[name] for name in ("id", "role", "created_at")}
+                    yield Put(event_record(run, replace(event, value={"message": bare})))
