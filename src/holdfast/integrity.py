@@ -115,6 +115,7 @@ class Verifier:
         self._unsure: set[Key] = set()
         self._claims: dict[Key, list[_Claim]] = {}
         self._beside: dict[Key, list[Kind]] = {}
+        self._runs: dict[str, tuple[str, int]] = {}
 
     def run(self) -> Report:
         """Check everything once."""
