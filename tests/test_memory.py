@@ -5,6 +5,12 @@ from __future__ import annotations
 from holdfast.backends.memory import MemoryBlobs, MemoryStore
 from holdfast.contracts import BlobStore, RecordStore
 from holdfast.testing import BlobStoreKit, DomainKit, InputKit, RecordStoreKit, StatefulKit
+from holdfast.testing.domain_automatic import AutomaticKit
+from holdfast.testing.domain_checkpoints import CheckpointKit
+from holdfast.testing.domain_lookups import LookupKit
+from holdfast.testing.domain_restores import RestoreKit
+from holdfast.testing.domain_retention import RetentionKit
+from holdfast.testing.domain_travel import TravelKit
 
 
 class Memory:
@@ -35,3 +41,27 @@ class TestBlobs(BlobStoreKit):
     def open(self, namespace: str) -> BlobStore:
         blobs: dict[str, BlobStore] = self.__dict__.setdefault("blobs", {})
         return blobs.setdefault(namespace, MemoryBlobs())
+
+
+class TestCheckpoints(Memory, CheckpointKit):
+    pass
+
+
+class TestLookups(Memory, LookupKit):
+    pass
+
+
+class TestRestores(Memory, RestoreKit):
+    pass
+
+
+class TestTravels(Memory, TravelKit):
+    pass
+
+
+class TestRetention(Memory, RetentionKit):
+    pass
+
+
+class TestTimers(Memory, AutomaticKit):
+    pass

@@ -11,6 +11,12 @@ from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import BlobStore, RecordStore
 from holdfast.testing import BlobStoreKit, DomainKit, InputKit, RecordStoreKit, StatefulKit
+from holdfast.testing.domain_automatic import AutomaticKit
+from holdfast.testing.domain_checkpoints import CheckpointKit
+from holdfast.testing.domain_lookups import LookupKit
+from holdfast.testing.domain_restores import RestoreKit
+from holdfast.testing.domain_retention import RetentionKit
+from holdfast.testing.domain_travel import TravelKit
 
 
 class Sqlite:
@@ -55,3 +61,27 @@ class TestBlobs(BlobStoreKit):
         store = SqliteStore(self.path, namespace=namespace)
         self.opened.append(store)
         return SqliteBlobs(store)
+
+
+class TestCheckpoints(Sqlite, CheckpointKit):
+    pass
+
+
+class TestLookups(Sqlite, LookupKit):
+    pass
+
+
+class TestRestores(Sqlite, RestoreKit):
+    pass
+
+
+class TestTravels(Sqlite, TravelKit):
+    pass
+
+
+class TestRetention(Sqlite, RetentionKit):
+    pass
+
+
+class TestTimers(Sqlite, AutomaticKit):
+    pass

@@ -53,17 +53,17 @@ class Plan(Generic[R]):
 
     def carry_out(self, store: RecordStore) -> R:
         """Commit, and answer."""
-        try:
-            store.commit(self.writes, self.rebase)
-        except (Moved, Taken):
-            commit(store, self.rebase)
+        commit(store, self.rebase, self.writes)
         return self.finish()
 
 
-def commit(store: RecordStore, rebase: Rebase) -> None:
-    """Commit what is planned on the spot, again after each refusal until the deadline; then Busy, nothing written."""
+def commit(store: RecordStore, rebase: Rebase, writes: Sequence[Write] | None = None) -> None:
+    """Commit hopeful writes, or what `rebase` makes of what is there, and plan anew after each refusal.
+
+    At the deadline Busy, with nothing written.
+    """
     try:
-        store.commit(None, rebase)
+        store.commit(writes, rebase)
     except (Moved, Taken):
         _insist(store, rebase)
 
@@ -115,3 +115,9 @@ def _named(write: Write) -> Record | Delete | Require:
 def get(reader: Reader, kind: Kind, *key: str | int) -> Record | None:
     """The one record with this key, or None."""
     return reader.get(kind, (key,))[0]
+
+
+def next_number(reader: Reader, kind: Kind, owner: str) -> int:
+    """The number behind the last of an owner's records, for kinds whose key is (owner, number)."""
+    newest = reader.scan(Query(kind=kind, prefix=(owner,), reverse=True, limit=1))
+    return max((int(record.key[1]) for record in newest), default=0) + 1

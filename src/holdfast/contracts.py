@@ -202,13 +202,42 @@ class BlobStore(Protocol):
         """The bytes from start up to stop, in pieces; NotFound at once if there are none."""
         ...
 
-    def delete(self, digest: bytes) -> None:
-        """Remove the bytes; fine if they are not there."""
+    def delete(self, digest: bytes, before: int | None = None) -> bool:
+        """Remove the bytes and say whether that was done; fine if they are not there.
+
+        With `before` (µs), only if they were last put before it, so that a put going on keeps them.
+        """
         ...
 
     def list(self) -> Iterator[Blob]:
         """Everything stored, by digest."""
         ...
+
+
+@runtime_checkable
+class KeepsBlobs(Protocol):
+    """The capability of a record store to keep blobs beside its records, in the same place."""
+
+    def blobs(self) -> BlobStore:
+        """The blobs of this namespace."""
+        ...
+
+
+@runtime_checkable
+class Tidies(Protocol):
+    """The capability of a blob store to remove what unfinished puts have left."""
+
+    def tidy(self, before: int) -> None:
+        """Remove what was begun and last written to before this moment (µs)."""
+        ...
+
+
+class Vector(Struct, frozen=True, kw_only=True):
+    """A vector to be found, with the labels that a search may ask for."""
+
+    id: str
+    values: Sequence[float]
+    labels: Sequence[str] = ()
 
 
 class Near(Struct, frozen=True, kw_only=True):
@@ -219,18 +248,28 @@ class Near(Struct, frozen=True, kw_only=True):
 
 
 class VectorIndex(Protocol):
-    """Nearest neighbours with filters."""
+    """The vectors of one model, all of one dimension. A filter is a label, which an array column or a payload can say.
 
-    def upsert(self, vectors: Sequence[tuple[str, Sequence[float], dict[str, Scalar]]]) -> None:
-        """Add or replace vectors with the values that filters may use."""
+    It is never the only copy: whoever fills it can fill it again.
+    """
+
+    def upsert(self, vectors: Sequence[Vector]) -> None:
+        """Add vectors, or replace those with the same id."""
         ...
 
-    def search(self, vector: Sequence[float], limit: int, where: tuple[Filter, ...] = ()) -> list[Near]:
-        """The nearest that pass the filters, best first."""
+    def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
+        """The nearest that carry all labels, best first, ties by id; fewer than the limit only if there are no more.
+
+        The cosine is a float32 value from -1 to 1, and 0 where a vector is all zeros.
+        """
         ...
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove vectors; fine if they are not there."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; closing twice is fine."""
         ...
 
 

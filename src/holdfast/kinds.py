@@ -114,7 +114,31 @@ RUNS = Kind(
 )
 EVENTS = Kind("events", key=(*_text("owner"), *_int("number", "seq")), log=True)
 HOLDS = Kind("holds", key=_text("session"), narrow=True)
+EMBEDDINGS = Kind(
+    "embeddings",
+    key=_text("id"),
+    fields=(*_text("owner", "model"), *_int("at")),
+    indexes=(("owner",), ("model", "at")),
+    orders=("at",),
+)
+EMBEDDING_SPACES = Kind("embedding_spaces", key=_text("model"), narrow=True)
 SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
+ARTIFACTS = Kind(
+    "artifacts",
+    key=(*_text("owner", "name"), *_int("version")),
+    fields=(*_text("id"), Field("blob", "bytes"), *_int("newest", "created_at")),
+    unique=("id",),
+    indexes=(("blob",), ("newest", "created_at")),
+    orders=("created_at",),
+    narrow=True,
+)
+PARTS = Kind(
+    "parts",
+    key=(*_text("history"), *_int("branch", "seq", "part")),
+    fields=(Field("blob", "bytes"),),
+    indexes=(("blob",),),
+    narrow=True,
+)
 
 KINDS: tuple[Kind, ...] = (
     AGENTS,
@@ -133,5 +157,9 @@ KINDS: tuple[Kind, ...] = (
     RUNS,
     EVENTS,
     HOLDS,
+    EMBEDDINGS,
+    EMBEDDING_SPACES,
     SWEEPS,
+    ARTIFACTS,
+    PARTS,
 )

@@ -465,11 +465,26 @@ class InFlight(Value, frozen=True, kw_only=True):
     arguments: Json
 
 
+class Artifact(Value, frozen=True, kw_only=True):
+    """Bytes with a name, without the bytes; `digest` is their SHA-256 in hex."""
+
+    id: str
+    session_id: str | None = None
+    name: str
+    version: int
+    content_type: str | None = None
+    size: int
+    digest: str
+    metadata: dict[str, Json] | None = None
+    created_at: Moment
+
+
 class Collected(Value, frozen=True, kw_only=True):
-    """What a garbage collection did: deletions it finished, and rows of old checkpoints it removed."""
+    """What a garbage collection did: deletions it finished, rows of old checkpoints and blobs it removed."""
 
     sweeps: int
     captures: int
+    blobs: int = 0
 
 
 class StorageStats(Value, frozen=True, kw_only=True):
@@ -507,6 +522,24 @@ class Page(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"Page({self.items!r}, cursor={self.cursor!r})"
+
+
+class Embedding(Value, frozen=True, kw_only=True):
+    """A vector that stands for something; its numbers are float32 values once it is stored."""
+
+    id: str
+    vector: list[float]
+    session_id: str | None = None
+    model: str = ""
+    metadata: dict[str, Json] | None = None
+    created_at: Moment = field(default_factory=now)
+
+
+class Neighbour(Value, frozen=True, kw_only=True):
+    """An embedding that a search found, and the cosine of its vector with the one that was looked for."""
+
+    embedding: Embedding
+    score: float
 
 
 TITLE_LENGTH = 50

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from holdfast.backends._file import folder
+from holdfast.backends._file.blobs import FileBlobs
 from holdfast.backends._file.changes import Change
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.log import Row
@@ -76,9 +77,9 @@ class FileReader:
 
     def notice(self, news: list[Change] | None) -> None:
         """Drop what others have touched; None means everything."""
-        for kind, key in news or ():
+        for kind, key, grown in news or ():
             if kind in self._tables:
-                self._tables[kind].notice(key)
+                self._tables[kind].notice(key, grown)
         if news is None:
             self._tables.clear()
         for table in self._tables.values():
@@ -105,8 +106,10 @@ class FileStore:
         self._timeout = timeout
         self._pid = os.getpid()
         self._closed = False
+        durable = durability == "full"
+        self._blobs = FileBlobs(path, namespace=namespace, durable=durable, read_only=read_only)
         root = folder.folder_of(path, namespace)
-        self._disk = ReadOnlyDisk(root) if read_only else disk(root, durable=durability == "full")
+        self._disk = ReadOnlyDisk(root) if read_only else disk(root, durable=durable)
         self._reader = FileReader(self._disk)
         with _translated():
             folder.enter(path, self._disk, read_only)
@@ -320,6 +323,10 @@ class FileStore:
             bytes=size if measure else None,
             problems=tuple(problems),
         )
+
+    def blobs(self) -> FileBlobs:
+        """The blobs in the same folder."""
+        return self._blobs
 
     def close(self) -> None:
         if not self._closed:

@@ -133,6 +133,7 @@ class MemoryStore(MemoryReader):
 
     def __init__(self) -> None:
         super().__init__({}, threading.RLock())
+        self._blobs = MemoryBlobs()
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
         if not self._lock.acquire(timeout=remaining()):
@@ -202,6 +203,10 @@ class MemoryStore(MemoryReader):
                 size = sum(len(row.body) for table in self._tables.values() for row in table.rows.values())
         return Inspection(backend="memory", version="1", durability="none: ends with the process", bytes=size)
 
+    def blobs(self) -> MemoryBlobs:
+        """The blobs that live as long as these records."""
+        return self._blobs
+
     def close(self) -> None:
         """Nothing to give back: what holds the store holds its content."""
 
@@ -211,22 +216,32 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._blobs: dict[bytes, tuple[bytes, int]] = {}
+        self._lock = threading.Lock()
 
     def put(self, chunks: Iterable[bytes]) -> Blob:
         content = b"".join(chunks)
         digest = hashlib.sha256(content).digest()
         put_at = time.time_ns() // 1000
-        self._blobs[digest] = (content, put_at)
+        with self._lock:
+            self._blobs[digest] = (content, put_at)
         return Blob(digest=digest, size=len(content), put_at=put_at)
 
     def get(self, digest: bytes, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        if digest not in self._blobs:
+        found = self._blobs.get(digest)
+        if found is None:
             raise NotFound(f"no blob {digest.hex()}")
-        return iter([self._blobs[digest][0][start:stop]])
+        return iter([found[0][start:stop]])
 
-    def delete(self, digest: bytes) -> None:
-        self._blobs.pop(digest, None)
+    def delete(self, digest: bytes, before: int | None = None) -> bool:
+        with self._lock:
+            found = self._blobs.get(digest)
+            if found is None or (before is not None and found[1] >= before):
+                return False
+            del self._blobs[digest]
+            return True
 
     def list(self) -> Iterator[Blob]:
-        for digest, (content, put_at) in sorted(self._blobs.items()):
+        with self._lock:
+            found = sorted(self._blobs.items())
+        for digest, (content, put_at) in found:
             yield Blob(digest=digest, size=len(content), put_at=put_at)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
+from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
 from holdfast.contracts import (
     MAX_BYTES,
@@ -327,6 +328,10 @@ class SqliteStore:
             bytes=size,
             problems=problems,
         )
+
+    def blobs(self) -> SqliteBlobs:
+        """The blobs in the same file."""
+        return SqliteBlobs(self)
 
     def compact(self) -> None:
         """Give the file's free pages back once they are a tenth of it; writers wait meanwhile."""

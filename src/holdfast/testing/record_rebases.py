@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from holdfast.commits import Plan
+from holdfast import commits
 from holdfast.contracts import (
     MAX_WRITES,
     Insert,
@@ -207,7 +207,7 @@ def _commits_at_once(store: RecordStore, record: Record) -> bool:
 
 def commit(store: RecordStore, writes: Sequence[Write] | None, plan: Rebase) -> None:
     """Commit as the domain does: on a backend that holds no lock, a refusal is planned again outside it."""
-    Plan(writes, plan, lambda: None).carry_out(store)
+    commits.commit(store, plan, writes)
 
 
 def _body(reader: Reader, record: Record) -> bytes:

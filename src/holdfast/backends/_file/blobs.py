@@ -1,58 +1,63 @@
 """Blobs as files named after their digest: blobs/ab/ab12…
 
-No lock is needed: a name says what is in the file, and a file gets its name when it is whole and synced.
+Readers need no lock: a name says what is in the file, and a file gets its name when it is whole and synced.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from holdfast.backends._file.disk import Disk, sync_file
 from holdfast.backends._file.folder import folder_of, make_root
 from holdfast.backends._file.journal import FOLDER
 from holdfast.contracts import Blob
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, Unsupported
 from holdfast.ids import new_id
 
 BLOBS = "blobs"
 CHUNK = 1024 * 1024
 _UPLOADS = f"{FOLDER}/uploads"
-_ABANDONED_S = 24 * 3600
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class FileBlobs:
     """A blob store in the folder of a namespace; `put_at` is the file's time."""
 
-    def __init__(self, path: str, *, namespace: str = "", durable: bool = True) -> None:
+    def __init__(self, path: str, *, namespace: str = "", durable: bool = True, read_only: bool = False) -> None:
         self._disk = Disk(folder_of(path, namespace), durable)
-        make_root(path, self._disk)
-        self._make_folder(_UPLOADS)
-        self._clear_uploads()
+        self._path = path
+        self._read_only = read_only
 
     def _make_folder(self, name: str) -> None:
         for folder in self._disk.make_folder(name):
             self._disk.sync_folder(folder)
 
-    def _clear_uploads(self) -> None:
+    def tidy(self, before: int) -> None:
         """Remove what a dead process began to put."""
+        self._check_writable()
         for name in self._disk.names(_UPLOADS):
-            begun_at = os.path.getmtime(self._disk.path(f"{_UPLOADS}/{name}"))
-            if begun_at < time.time() - _ABANDONED_S:
-                self._disk.remove(f"{_UPLOADS}/{name}")
+            for upload in self._found(f"{_UPLOADS}/{name}", b""):
+                if upload.put_at < before:
+                    self._disk.remove(f"{_UPLOADS}/{name}")
 
     def put(self, chunks: Iterable[bytes]) -> Blob:
+        self._check_writable()
+        make_root(self._path, self._disk)
+        self._make_folder(_UPLOADS)
         upload = f"{_UPLOADS}/{new_id()}"
         try:
             blob = self._write(upload, chunks)
             name = _name(blob.digest)
             self._make_folder(os.path.dirname(name))
-            self._disk.rename(upload, name)
+            with self._naming():
+                self._disk.rename(upload, name)
             self._disk.sync_folder(os.path.dirname(name))
         except BaseException:
             self._disk.remove(upload)
@@ -79,9 +84,32 @@ class FileBlobs:
             raise NotFound(f"no blob {digest.hex()}") from cause
         return _pieces(file, start, stop)
 
-    def delete(self, digest: bytes) -> None:
-        self._disk.remove(_name(digest))
+    def delete(self, digest: bytes, before: int | None = None) -> bool:
+        self._check_writable()
+        if not any(self._found(_name(digest), digest)):
+            return False
+        self._make_folder(_UPLOADS)
+        with self._naming():
+            found = list(self._found(_name(digest), digest))
+            if not found or (before is not None and found[0].put_at >= before):
+                return False
+            self._disk.remove(_name(digest))
         self._disk.sync_folder(os.path.dirname(_name(digest)))
+        return True
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """The right to give a file its name or take it: a delete must not meet a put of the same bytes."""
+        folder = os.open(self._disk.path(_UPLOADS), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)  # held for a rename or an unlink, and goes with its holder
+            yield
+        finally:
+            os.close(folder)
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise Unsupported("the store was opened read-only; open it without read_only to write")
 
     def list(self) -> Iterator[Blob]:
         for folder in self._disk.names(BLOBS):

@@ -91,6 +91,8 @@ def files(disk: Disk, kinds: Iterable[Kind]) -> Iterator[str]:
 
 def _files_under(disk: Disk, folder: str) -> Iterator[str]:
     for name in disk.names(folder):
+        if name.startswith("."):
+            continue  # left there by the system or by an editor
         path = f"{folder}/{name}"
         if os.path.isdir(disk.path(path)):
             yield from _files_under(disk, path)

@@ -172,10 +172,10 @@ class Journal:
 
         Not synced, for to carry it out again changes nothing. What a commit removes must not stay here.
         """
-        if all(step.do in ("append", "replace") for step in steps) and sum(len(step.content) for step in steps) < _KEEP:
-            self._disk.write(JOURNAL, 0, _DONE, cut=False)
-        else:
+        if removes(steps) or sum(len(step.content) for step in steps) > _KEEP:
             self._wipe()
+        else:
+            self._disk.write(JOURNAL, 0, _DONE, cut=False)
 
     def _wipe(self) -> None:
         self._disk.write(JOURNAL, 0, _DONE, cut=True)
@@ -201,6 +201,11 @@ def _above(path: str) -> Iterator[str]:
     while path:
         path = os.path.dirname(path)
         yield path
+
+
+def removes(steps: Sequence[Step]) -> bool:
+    """Whether something is gone after these steps that was there before."""
+    return any(step.do not in ("append", "replace") for step in steps)
 
 
 def is_pending(journal: int) -> bool:

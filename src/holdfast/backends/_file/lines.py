@@ -28,7 +28,6 @@ _SUM = b',"sum":"%08x"}'
 _SUM_START = b',"sum":"'
 _TAIL = len(_SUM % 0)
 _START = re.compile(rb'\{"key":\[')
-_KEY = re.compile(rb'\{"key":(\[[^\]]*\])')
 _NO_DIGEST = bytes(32)
 
 
@@ -100,9 +99,9 @@ def _scalar(field: Field, value: str | int | None) -> Scalar:
 
 def key_in(line: bytes) -> list[str | int] | None:
     """The key a line names, sound or not; None if that cannot be read."""
-    found = _KEY.match(line)
+    at = max(line.find(_BODY), line.find(_BASE64))
     try:
-        return None if found is None else msgspec.json.decode(found[1], type=list[str | int])
+        return _decode_header(line[: max(at, 0)] + b"}").key
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -49,11 +49,12 @@ class LogTable:
 
     # keeping in memory what nobody has touched
 
-    def notice(self, key: Key) -> None:
-        """Take in later what another process has appended to a log."""
-        family = self._families.get(names.part(key[0]))
-        if family is None:
-            self._owners = None
+    def notice(self, key: Key, grown: bool) -> None:
+        """Take in later what another process has appended to a log; forget the owner's if it did more."""
+        name = names.part(key[0])
+        family = self._families.get(name)
+        if family is None or not grown:
+            self._forget(name)
             return
         family.stale = True
         if key[1:] in family.logs:
@@ -61,13 +62,16 @@ class LogTable:
         else:
             family.listed = False
 
+    def _forget(self, name: str) -> None:
+        family = self._families.pop(name, None)
+        self._rows -= 0 if family is None else sum(len(log.rows) for log in family.logs.values())
+        self._owners = None
+
     def slim_down(self) -> None:
         """Keep only what was used last, if there is a lot."""
         if self._rows > KEPT_ROWS:
-            kept = self._families[self._last_used]
-            self._families = {self._last_used: kept}
-            self._rows = sum(len(log.rows) for log in kept.logs.values())
-            self._owners = None
+            for name in self._families.keys() - {self._last_used}:
+                self._forget(name)
 
     def _family(self, owner: str | int) -> _Family:
         """The logs of an owner, as they are now."""
@@ -242,7 +246,7 @@ class LogTable:
             family = self._family(key[0])
             log = family.logs[key[1:]]
             for step in log.steps(self._disk, befores, journal):
-                yield step, (self.kind.name, key)
+                yield step, (self.kind.name, key, step.do == "append")
             if not log.rows:
                 del family.logs[key[1:]]
 

@@ -60,8 +60,8 @@ class PlainTable:
     def slim_down(self) -> None:
         """Nothing to do: large bodies are not kept, and small ones must be at hand for queries."""
 
-    def notice(self, key: Key) -> None:
-        """Forget a record that another process has put."""
+    def notice(self, key: Key, grown: bool) -> None:  # noqa: ARG002 — only logs grow
+        """Forget a record that another process has put or removed."""
         owner = names.owner_name(self.kind, key)
         self._rows.keep(key, None)
         self._large.pop(key, None)
@@ -167,9 +167,9 @@ class PlainTable:
             path = f"{folder}/{names.record_name(self.kind, key)}"
             record = self._rows.get(key)
             if record is None and before is not None:
-                yield Step(do="remove", path=path), (self.kind.name, key)
+                yield Step(do="remove", path=path), (self.kind.name, key, False)
             elif record is not None and record != before:
-                yield Step(do="replace", path=path, content=write_line(record)), (self.kind.name, key)
+                yield Step(do="replace", path=path, content=write_line(record)), (self.kind.name, key, False)
 
 
 def read_file(kind: Kind, owner: str, name: str, key: Key | None, content: bytes) -> Record:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 
 from holdfast.backends._file.changes import Change, Changes
 from holdfast.backends._file.disk import Disk
-from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending, read_steps
+from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending, read_steps, removes
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._file.overlay import ReadOnlyDisk
+
+_PATIENCE_S = 1.0
 
 
 class Turns:
@@ -46,8 +48,10 @@ class Turns:
         return True
 
     def begin(self) -> None:
-        """Make ready what power loss must not take; within the first turn, which is one's own."""
+        """Make ready what power loss must not take, and clean up; within the first turn, which is one's own."""
+        assert self._files is not None
         self.journal.begin()
+        self._files[1].scrub()
 
     def mine(self) -> bool:
         """Whether it is this thread's turn already."""
@@ -108,10 +112,7 @@ class Turns:
         """Make a commit's changes durable, and tell the other processes; only within a turn of one's own."""
         assert self._files is not None
         self.journal.carry_out(steps)
-        if all(step.do in ("append", "replace") for step in steps):
-            self._files[1].note(touched)
-        else:
-            self._files[1].start_afresh()
+        self._files[1].note(touched, removal=removes(steps))
         self.journal.mark_done(steps)
 
     def leave(self) -> None:
@@ -122,11 +123,13 @@ class Turns:
         self._mutex.release()
 
     def close(self) -> None:
-        """Give the files back."""
+        """Give the files back, with no trace in them of what this process has removed."""
         with self._mutex:
             if self._files is not None:
                 lock, changes, journal = self._files
                 self._files = None
+                if changes.names_removed and lock.acquire(shared=False, until=time.monotonic() + _PATIENCE_S):
+                    changes.scrub()
                 lock.close()
                 changes.close()
                 os.close(journal)

@@ -1,0 +1,205 @@
+"""Vectors in one matrix: exact by a product with all rows, or by a graph of them when there are many.
+
+Rows are unit vectors. A float32 product finds who may be among the nearest, and those few are scored again in
+float64; so the order does not depend on how the product was added up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.backends.vectors import Labels
+from holdfast.contracts import Near, Vector
+
+Floats: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int64]
+
+_FIRST_ROWS = 64
+_BLOCK = 4096
+_FEW = 0.2
+_CANDIDATES = 4
+_ROUNDING = 2.0**-23
+
+
+class Approximate(Protocol):
+    """Finds rows that are probably near, once it has been filled."""
+
+    ready: bool
+
+    def fill(self, rows: Floats) -> None:
+        """Begin to take in all rows, in the background."""
+        ...
+
+    def put(self, row: int, unit: Floats) -> None:
+        """Take in a row, or another vector at a row."""
+        ...
+
+    def drop(self, row: int) -> None:
+        """Leave a row out from now on."""
+        ...
+
+    def search(self, unit: Floats, count: int) -> Rows:
+        """Some rows that are probably the nearest."""
+        ...
+
+    def close(self) -> None:
+        """Stop filling and give everything back."""
+        ...
+
+
+class MakeApproximate(Protocol):
+    """How an approximate index is made."""
+
+    def __call__(self, dimension: int) -> Approximate: ...
+
+
+class NumpyVectors:
+    """A matrix of unit vectors, kept without holes."""
+
+    def __init__(self, dimension: int, graph: MakeApproximate | None = None, graph_from: int | None = None) -> None:
+        self._units: Floats = np.zeros((_FIRST_ROWS, dimension), np.float32)
+        self._ids: list[str] = []
+        self._rows: dict[str, int] = {}
+        self._carried: list[Sequence[str]] = []
+        self._labels = Labels()
+        self._margin = np.float32(2 * dimension * _ROUNDING)
+        self._make_graph = graph
+        self._graph_from = graph_from
+        self._graph: Approximate | None = None
+        self._lock = threading.Lock()
+
+    # filling
+
+    def upsert(self, vectors: Sequence[Vector]) -> None:
+        if not vectors:
+            return
+        given = np.stack([np.asarray(one.values, np.float32) for one in vectors])
+        units = _units_of(given).astype(np.float32)
+        with self._lock:
+            self._make_room(len(self._ids) + len(vectors))
+            for one, unit in zip(vectors, units, strict=True):
+                self._set(one, unit)
+
+    def _make_room(self, rows: int) -> None:
+        present = len(self._units)
+        if rows > present:
+            grown = np.zeros((max(rows, present + present // 2), self._units.shape[1]), np.float32)
+            grown[: len(self._ids)] = self._units[: len(self._ids)]
+            self._units = grown
+
+    def _set(self, vector: Vector, unit: Floats) -> None:
+        row = self._rows.get(vector.id, len(self._ids))
+        if row == len(self._ids):
+            self._ids.append(vector.id)
+            self._carried.append(())
+            self._rows[vector.id] = row
+        self._place(row, unit, vector.labels)
+
+    def _place(self, row: int, unit: Floats, labels: Sequence[str]) -> None:
+        self._labels.remove(row, self._carried[row])
+        self._labels.add(row, labels)
+        self._carried[row] = labels
+        self._units[row] = unit
+        if self._graph is not None:
+            self._graph.put(row, unit)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        with self._lock:
+            for id in ids:
+                if id in self._rows:
+                    self._remove(self._rows.pop(id))
+
+    def _remove(self, row: int) -> None:
+        """Put the last row where this one was."""
+        last = len(self._ids) - 1
+        if row != last:
+            self._ids[row] = self._ids[last]
+            self._rows[self._ids[row]] = row
+            self._place(row, self._units[last], self._carried[last])
+        self._labels.remove(last, self._carried.pop())
+        self._ids.pop()
+        if self._graph is not None:
+            self._graph.drop(last)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._graph is not None:
+                self._graph.close()
+                self._graph, self._make_graph = None, None
+
+    # searching
+
+    def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
+        (exact,) = _units_of(np.asarray(vector, np.float32)[None])
+        with self._lock:
+            self._begin_graph()
+            rows = _sorted(self._labels.carrying(labels)) if labels else None
+            found = self._candidates(exact.astype(np.float32), limit, rows)
+            return self._best(found, exact, limit)
+
+    def _begin_graph(self) -> None:
+        if self._make_graph is None or self._graph_from is None or self._graph is not None:
+            return
+        if len(self._ids) >= self._graph_from:
+            self._graph = self._make_graph(self._units.shape[1])
+            self._graph.fill(self._units[: len(self._ids)].copy())
+
+    def _candidates(self, unit: Floats, limit: int, rows: Rows | None) -> Rows:
+        """The rows among which the nearest are: of these rows, or of all."""
+        size = len(self._ids) if rows is None else len(rows)
+        if self._graph is not None and self._graph.ready and self._is_worth_it(size, limit):
+            found = self._graph.search(unit, _CANDIDATES * limit * len(self._ids) // size)
+            found = found if rows is None else np.intersect1d(found, rows)
+            if len(found) >= limit:
+                return found
+        if rows is None:
+            return _top(self._units[:size] @ unit, limit, self._margin)
+        if size > _FEW * len(self._ids):
+            return rows[_top((self._units[: len(self._ids)] @ unit)[rows], limit, self._margin)]
+        return rows[_top(self._units[rows] @ unit, limit, self._margin)]
+
+    def _is_worth_it(self, size: int, limit: int) -> bool:
+        """Whether the graph is asked: not for a few rows, nor for so many neighbours that it would walk far."""
+        assert self._graph_from is not None
+        return size >= max(self._graph_from, _FEW * len(self._ids)) and limit * _CANDIDATES <= size // 100
+
+    def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
+        scores = np.concatenate([_cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)])
+        keep = _top(scores, limit, np.float32(0))
+        found = [Near(id=self._ids[row], score=score) for row, score in zip(rows[keep], scores[keep].tolist())]
+        return sorted(found, key=lambda near: (-near.score, near.id))[:limit]
+
+
+def _units_of(vectors: Floats) -> Doubles:
+    """The vectors at length 1, in float64: squares of large or tiny float32 values do not fit into float32."""
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
+    units: Doubles = np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
+    return units
+
+
+def _cosines(units: Floats, unit: Doubles) -> Floats:
+    """Cosines as float32 values; rows of float32 are not quite of length 1, which is made good here."""
+    return np.clip(_units_of(units) @ unit, -1, 1).astype(np.float32)
+
+
+def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:
+    """Where the highest scores are, with all that come within the margin of the last of them."""
+    if limit >= len(scores):
+        return np.arange(len(scores))
+    least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    return np.flatnonzero(scores >= least - margin)
+
+
+def _sorted(rows: Iterable[int]) -> Rows:
+    return np.fromiter(sorted(rows), np.int64)
+
+
+def _blocks(rows: Rows) -> list[Rows]:
+    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
