@@ -20,7 +20,7 @@ from holdfast.errors import (
     SerializationError,
     Unsupported,
 )
-from holdfast.model import Agent, Attachment, Message, Session, ToolCall, Usage
+from holdfast.model import Agent, Attachment, Message, Price, Session, ToolCall, ToolExecution, Usage
 
 __all__ = [
     "ROOT",
@@ -41,9 +41,11 @@ __all__ = [
     "Message",
     "MigrationError",
     "NotFound",
+    "Price",
     "SerializationError",
     "Session",
     "ToolCall",
+    "ToolExecution",
     "Unsupported",
     "Usage",
     "aopen",

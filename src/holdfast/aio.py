@@ -13,8 +13,10 @@ from holdfast.automatic import Automatic
 from holdfast.bridge import Bridge
 from holdfast.checkpoints import Checkpoints
 from holdfast.client import Holdfast, open
+from holdfast.compaction import Count, Summarise
 from holdfast.contracts import Inspection
 from holdfast.driver import Driver, InFlightPolicy
+from holdfast.executions import Executions
 from holdfast.ids import Clock
 from holdfast.integrity import Report
 from holdfast.model import (
@@ -30,14 +32,18 @@ from holdfast.model import (
     Json,
     Message,
     Page,
+    Price,
     Restored,
     Run,
     Session,
+    SessionStats,
     SessionStatus,
     StorageStats,
     ToolCall,
+    ToolExecution,
     Tree,
     Usage,
+    UsageTotal,
 )
 from holdfast.pruning import Pruned
 from holdfast.restoring import Verification
@@ -46,6 +52,7 @@ from holdfast.runs import Runs
 from holdfast.scopes import Scope
 from holdfast.sessions import UNSET, Sessions, Unset
 from holdfast.strategies import Strategy
+from holdfast.usage import By, Usages
 
 
 class AsyncAgents:
@@ -105,7 +112,7 @@ class AsyncAgents:
 
 
 class AsyncSessions:
-    """`hf.sessions`: create, append, read, branch, fork, redact."""
+    """`hf.sessions`: create, append, read, branch, fork, compact, redact."""
 
     def __init__(self, sync: Sessions, bridge: Bridge) -> None:
         self._noun = sync
@@ -191,6 +198,75 @@ class AsyncSessions:
         return await self._bridge.call(
             self._noun.fork, session_id, at=at, id=id, title=title, copy=copy, timeout=timeout
         )
+
+    async def stats(self, session_id: str, *, timeout: float | None = None) -> SessionStats:
+        """What a session comes to, on all its branches; zeros for an unknown session."""
+        return await self._bridge.call(self._noun.stats, session_id, timeout=timeout)
+
+    async def context(self, session_id: str, *, timeout: float | None = None) -> list[Message]:
+        """The model's view: the last summary, then what it does not cover; without one the whole path.
+
+        Pruned tool outputs are short placeholders. Nothing for an unknown session.
+        """
+        return await self._bridge.call(self._noun.context, session_id, timeout=timeout)
+
+    async def compact(
+        self,
+        session_id: str,
+        summarise: Summarise,
+        *,
+        keep_turns: int | None = 3,
+        keep_tokens: int | None = None,
+        threshold: float = 0.8,
+        count: Count | None = None,
+        force: bool = False,
+        retry_after_s: float = 60.0,
+        timeout: float | None = None,
+    ) -> Message | None:
+        """Summarise what came before the last turns; returns the summary, None where there is nothing to do.
+
+        `summarise(messages, previous_summary)` is yours and may take its time. A session with max_context_tokens
+        is only compacted when that is nearly used up. After 3 failures in a row Busy for `retry_after_s` from the
+        last one; `force=True` overrules both.
+        """
+        return await self._bridge.call(
+            self._noun.compact,
+            session_id,
+            summarise,
+            keep_turns=keep_turns,
+            keep_tokens=keep_tokens,
+            threshold=threshold,
+            count=count,
+            force=force,
+            retry_after_s=retry_after_s,
+            timeout=timeout,
+        )
+
+    async def prune_tool_outputs(
+        self,
+        session_id: str,
+        *,
+        keep_last: int = 5,
+        min_tokens: int = 200,
+        count: Count | None = None,
+        timeout: float | None = None,
+    ) -> list[str]:
+        """Leave old tool results out of the model's view; returns the ids of those newly left out.
+
+        The last `keep_last` stay, and those below `min_tokens`. `messages` goes on giving all of them whole.
+        """
+        return await self._bridge.call(
+            self._noun.prune_tool_outputs,
+            session_id,
+            keep_last=keep_last,
+            min_tokens=min_tokens,
+            count=count,
+            timeout=timeout,
+        )
+
+    async def unprune_tool_outputs(self, session_id: str, *message_ids: str, timeout: float | None = None) -> list[str]:
+        """Put pruned tool results back into the model's view, the named ones or all on the path; returns their ids."""
+        return await self._bridge.call(self._noun.unprune_tool_outputs, session_id, *message_ids, timeout=timeout)
 
     async def create(
         self,
@@ -539,6 +615,120 @@ class AsyncCheckpoints:
         )
 
 
+class AsyncExecutions:
+    """`hf.executions`: record, start, finish and list what tools did."""
+
+    def __init__(self, sync: Executions, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def record(self, session_id: str, execution: ToolExecution, *, timeout: float | None = None) -> ToolExecution:
+        """Add an execution at whatever stage it is; safe to repeat, AlreadyExists if its id has other content."""
+        return await self._bridge.call(self._noun.record, session_id, execution, timeout=timeout)
+
+    async def start(
+        self,
+        session_id: str,
+        tool_name: str,
+        arguments: Json = None,
+        *,
+        message_id: str | None = None,
+        call_id: str | None = None,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolExecution:
+        """Record that a tool now runs; with an `id` of your own it is safe to repeat. A string is kept as it is."""
+        return await self._bridge.call(
+            self._noun.start,
+            session_id,
+            tool_name,
+            arguments,
+            message_id=message_id,
+            call_id=call_id,
+            id=id,
+            timeout=timeout,
+        )
+
+    async def run(self, execution_id: str, *, timeout: float | None = None) -> ToolExecution:
+        """Set a pending execution to running; fine if it is past that, NotFound without it."""
+        return await self._bridge.call(self._noun.run, execution_id, timeout=timeout)
+
+    async def finish(
+        self, execution_id: str, result: Json = None, *, duration_ms: int | None = None, timeout: float | None = None
+    ) -> ToolExecution:
+        """End an execution with its result; saying the same again is fine, anything else is Conflict.
+
+        Without `duration_ms` it took from its `created_at` until now, by this client's clock.
+        """
+        return await self._bridge.call(
+            self._noun.finish, execution_id, result, duration_ms=duration_ms, timeout=timeout
+        )
+
+    async def fail(
+        self, execution_id: str, error: str, *, duration_ms: int | None = None, timeout: float | None = None
+    ) -> ToolExecution:
+        """End an execution with what went wrong; otherwise like `finish`."""
+        return await self._bridge.call(self._noun.fail, execution_id, error, duration_ms=duration_ms, timeout=timeout)
+
+    async def get(self, execution_id: str, *, timeout: float | None = None) -> ToolExecution | None:
+        """The execution, or None."""
+        return await self._bridge.call(self._noun.get, execution_id, timeout=timeout)
+
+    async def list(
+        self, session_id: str, *, message_id: str | None = None, timeout: float | None = None
+    ) -> list[ToolExecution]:
+        """A session's executions in the order they were recorded, or one message's; nothing for an unknown session."""
+        return await self._bridge.call(self._noun.list, session_id, message_id=message_id, timeout=timeout)
+
+
+class AsyncUsages:
+    """`hf.usage`: record, list and add up what model calls used."""
+
+    def __init__(self, sync: Usages, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def record(self, session_id: str, usage: Usage, *, timeout: float | None = None) -> Usage:
+        """Add a use that belongs to no message; safe to repeat, AlreadyExists if its id has other content.
+
+        A message's own usage is appended with it, or set with `sessions.update_usage`.
+        """
+        return await self._bridge.call(self._noun.record, session_id, usage, timeout=timeout)
+
+    async def totals(
+        self,
+        *,
+        agent_id: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        model: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        by: By | None = None,
+        timeout: float | None = None,
+    ) -> list[UsageTotal]:
+        """What was used in all, as one total, or one for each agent, user, model or day (UTC), by key.
+
+        From `since` on and before `until`. A message that sessions share counts once, for the one that wrote it;
+        with a `session_id`, all that this session holds counts. Detached sessions count only by their id.
+        """
+        return await self._bridge.call(
+            self._noun.totals,
+            agent_id=agent_id,
+            user_id=user_id,
+            session_id=session_id,
+            model=model,
+            since=since,
+            until=until,
+            by=by,
+            timeout=timeout,
+        )
+
+    async def list(self, session_id: str, *, timeout: float | None = None) -> list[Usage]:
+        """Everything a session used, in the order it was written; nothing for an unknown session."""
+        return await self._bridge.call(self._noun.list, session_id, timeout=timeout)
+
+
 class AsyncRuns:
     """`hf.runs`: start or re-enter a run, look at runs, follow one."""
 
@@ -605,6 +795,8 @@ class AsyncHoldfast:
         self.agents = AsyncAgents(sync.agents, self._bridge)
         self.sessions = AsyncSessions(sync.sessions, self._bridge)
         self.checkpoints = AsyncCheckpoints(sync.checkpoints, self._bridge)
+        self.executions = AsyncExecutions(sync.executions, self._bridge)
+        self.usage = AsyncUsages(sync.usage, self._bridge)
         self.runs = AsyncRuns(sync.runs, self._bridge)
 
     async def stats(self, *, timeout: float | None = None) -> StorageStats:
@@ -673,6 +865,7 @@ def aopen(
     read_only: bool = False,
     clock: Clock | None = None,
     migrations: Mapping[int, Migration] | None = None,
+    prices: Mapping[str, Price] | None = None,
 ) -> Opening:
     """Open a store: `memory:` or `sqlite:///agents.db` (three slashes: relative; four: absolute).
 
@@ -686,5 +879,6 @@ def aopen(
             read_only=read_only,
             clock=clock,
             migrations=migrations,
+            prices=prices,
         )
     )

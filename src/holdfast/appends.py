@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import codec
+from holdfast import codec, parts
 from holdfast.commits import get
-from holdfast.contracts import Insert, Put, Reader, Record, Write
+from holdfast.contracts import BlobStore, Insert, Put, Reader, Record, Write
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.history import (
     ROOT_BRANCH,
@@ -31,6 +31,7 @@ from holdfast.history import (
 )
 from holdfast.kinds import MESSAGES, SESSIONS
 from holdfast.model import Message, Usage, message_from, title_from
+from holdfast.parts import MARK, Kept, part_record
 
 ROOT = ""  # as a parent: in front of the first message; no message can have this id
 
@@ -42,6 +43,7 @@ class Said(Struct, frozen=True, gc=False):
     digest: bytes
     message: Message
     usage: Usage | None
+    kept: tuple[Kept, ...] = ()
 
 
 class Appended(Struct, frozen=True, gc=False):
@@ -68,6 +70,28 @@ def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
     return said
 
 
+def has_blobs(said: Sequence[Said], limit: int) -> bool:
+    """Whether a message may have a part above the limit, or refers to a blob: what `lighten` is for."""
+    for one in said:
+        if len(one.body) > limit or MARK in one.body:
+            return True
+    return False
+
+
+def lighten(said: Sequence[Said], reader: Reader, blobs: BlobStore, limit: int) -> list[Said]:
+    """The same with large parts put as blobs, and with the blobs that each message has."""
+    return [_lighten(one, reader, blobs, limit) if has_blobs((one,), limit) else one for one in said]
+
+
+def _lighten(one: Said, reader: Reader, blobs: BlobStore, limit: int) -> Said:
+    message, put = parts.lighten(one.message, blobs, limit)
+    kept = tuple(parts.kept_by(message, reader, blobs, put))
+    if not put:
+        return replace(one, kept=kept)
+    body, plain = codec.encode_message(message)
+    return Said(body, codec.digest(body), plain, one.usage, kept)
+
+
 def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
     """The title this append would give to a session that has none."""
     if pointer.titled:
@@ -92,7 +116,13 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
         inserts.append(Insert(record))
         if one.usage is not None:
             inserts.append(Insert(usage_record(record.key, one.usage)))
-        placed.append(codec.place(message, pointer.session_id, branch, seq, parent, one.usage))
+        if one.kept:
+            inserts += [Insert(part_record(record.key, part, kept)) for part, kept in enumerate(one.kept, 1)]
+        placed.append(
+            replace(
+                message, session_id=pointer.session_id, branch=branch, seq=seq, parent_id=parent, usage=one.usage
+            )
+        )
         parent = message.id
     moved = replace(
         pointer, seq=seq, n=n, link=link, message_id=parent, updated_at=at, last_message_at=message.created_at
@@ -149,7 +179,14 @@ def _found(reader: Reader, known: dict[str, Record | None], one: Said, pointer: 
     assert record is not None
     _, branch, seq = record.key
     parent = before(reader, record.key)
-    return codec.place(one.message, pointer.session_id, int(branch), int(seq), parent, one.usage)
+    return replace(
+        one.message,
+        session_id=pointer.session_id,
+        branch=int(branch),
+        seq=int(seq),
+        parent_id=parent,
+        usage=one.usage,
+    )
 
 
 def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointer, list[Write]]:

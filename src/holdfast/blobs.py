@@ -18,6 +18,7 @@ from holdfast.filters import Filter
 from holdfast.kinds import ARTIFACTS, PARTS
 
 GRACE_S = 24 * 3600.0
+SETTLED_S = 600.0  # after which no put is still on its way to its record
 PIECE = 1024 * 1024
 
 
@@ -102,12 +103,25 @@ def is_referenced(reader: Reader, digest: bytes) -> bool:
 
 def collect(reader: Reader, blobs: BlobStore, grace_s: float) -> int:
     """Remove what nothing refers to and nobody has put for so long; returns how many blobs went."""
-    before = time.time_ns() // 1000 - int(grace_s * 1_000_000)
-    old = [blob.digest for blob in blobs.list() if blob.put_at < before]
-    gone = [digest for digest in old if not is_referenced(reader, digest) and blobs.delete(digest, before)]
+    before = _ago(grace_s)
+    gone = _remove(reader, blobs, [blob.digest for blob in blobs.list() if blob.put_at < before], before)
     if isinstance(blobs, Tidies):
         blobs.tidy(before)
-    return len(gone)
+    return gone
+
+
+def let_go(reader: Reader, blobs: BlobStore | None, digests: Iterable[bytes]) -> None:
+    """Remove those of these that nothing refers to any more; one put just now stays until the next gc."""
+    if blobs is not None:
+        _remove(reader, blobs, digests, _ago(SETTLED_S))
+
+
+def _ago(seconds: float) -> int:
+    return time.time_ns() // 1000 - int(seconds * 1_000_000)
+
+
+def _remove(reader: Reader, blobs: BlobStore, digests: Iterable[bytes], before: int) -> int:
+    return sum(1 for digest in digests if not is_referenced(reader, digest) and blobs.delete(digest, before))
 
 
 def size_of(blobs: BlobStore | None) -> int:

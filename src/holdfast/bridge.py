@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from holdfast.commits import Plan
 from holdfast.contracts import Moved, RecordStore, Submits, Taken
@@ -21,6 +22,11 @@ WORKERS = 64
 CHUNK = 200
 
 
+def _back_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any]) -> Callable[..., Any]:
+    """An async function as a plain one for a pool's thread, which waits while the loop runs it."""
+    return lambda *given: asyncio.run_coroutine_threadsafe(function(*given), loop).result()
+
+
 class Bridge:
     """Runs a store's calls for an event loop."""
 
@@ -30,8 +36,12 @@ class Bridge:
         self._pool = ThreadPoolExecutor(WORKERS, "holdfast")
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function on the pool."""
+        """Call a function on the pool; an async function among its arguments runs on this loop."""
         loop = asyncio.get_running_loop()
+        given = cast(tuple[object, ...], args)
+        if any(map(inspect.iscoroutinefunction, given)):
+            back = [_back_on(loop, one) if inspect.iscoroutinefunction(one) else one for one in given]
+            return await loop.run_in_executor(self._pool, partial(cast(Callable[..., R], function), *back, **kwargs))
         return await loop.run_in_executor(self._pool, partial(function, *args, **kwargs))
 
     async def submit(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
@@ -40,6 +50,8 @@ class Bridge:
             return await self.call(self._carry_out, make, timeout)
         with within(self._timeout if timeout is None else check_timeout(timeout)):
             plan = make()
+            if plan.blocks:
+                return await self.call(self._carry_out, lambda: plan, timeout)
             answer = self._store.submit(plan.writes, plan.rebase)
         try:
             await asyncio.wrap_future(answer)
@@ -59,6 +71,14 @@ class Bridge:
         while chunk := await self.call(lambda: list(islice(source, CHUNK))):
             for item in chunk:
                 yield item
+
+    async def stream(
+        self, function: Callable[P, Iterator[bytes]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[bytes]:
+        """The pieces that a function yields, fetched one at a time since each may be large."""
+        source = await self.call(function, *args, **kwargs)
+        while (piece := await self.call(next, source, None)) is not None:
+            yield piece
 
     async def close(self) -> None:
         """Close the store and the pool."""

@@ -14,16 +14,18 @@ from holdfast.checkpoints import Checkpoints
 from holdfast.contracts import Compacts, Delete, Inspection, Query, RecordStore
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput, Unsupported
+from holdfast.executions import Executions
 from holdfast.filters import Filter
 from holdfast.ids import Clock, Stamps, check_id
 from holdfast.integrity import Report, Verifier
 from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, HEADS, MESSAGES
-from holdfast.model import Collected, StorageStats
+from holdfast.model import Collected, Price, StorageStats
 from holdfast.nouns import Ground, Noun, check_timeout
 from holdfast.pruning import BATCH, collect_captures
 from holdfast.runs import Runs
 from holdfast.sessions import Sessions
 from holdfast.sweeps import Sweeps
+from holdfast.usage import Usages
 
 
 class Holdfast(Noun):
@@ -36,6 +38,7 @@ class Holdfast(Noun):
         timeout: float = DEFAULT_TIMEOUT_S,
         clock: Clock | None = None,
         migrations: Mapping[int, Migration] | None = None,
+        prices: Mapping[str, Price] | None = None,
     ) -> None:
         stamps = Stamps(clock)
         ground = Ground(store, stamps, Sweeps(store, stamps), check_timeout(timeout), {}, {})
@@ -43,6 +46,8 @@ class Holdfast(Noun):
         self.sessions = Sessions(ground)
         self.agents = Agents(ground, migrations or {})
         self.checkpoints = Checkpoints(ground, self.sessions, self.agents)
+        self.executions = Executions(ground)
+        self.usage = Usages(ground, {} if prices is None else prices)
         self.runs = Runs(ground, self.sessions, self.checkpoints)
 
     def stats(self, *, timeout: float | None = None) -> StorageStats:
@@ -111,6 +116,7 @@ def open(
     read_only: bool = False,
     clock: Clock | None = None,
     migrations: Mapping[int, Migration] | None = None,
+    prices: Mapping[str, Price] | None = None,
 ) -> Holdfast:
     """Open a store: `memory:` or `sqlite:///agents.db` (three slashes: relative; four: absolute).
 
@@ -119,7 +125,7 @@ def open(
     if namespace:
         check_id(namespace, "namespace")
     store = _open_store(url, namespace=namespace, timeout=timeout, durability=durability, read_only=read_only)
-    return Holdfast(store, timeout=timeout, clock=clock, migrations=migrations)
+    return Holdfast(store, timeout=timeout, clock=clock, migrations=migrations, prices=prices)
 
 
 def _open_store(url: str, **options: Any) -> RecordStore:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr, replace
 
 from holdfast.errors import CorruptData, InvalidInput
 from holdfast.ids import check_id
-from holdfast.model import ROLES, JsonPart, Message, Redaction, Usage
+from holdfast.model import ROLES, JsonPart, Message, Redaction, Text, Usage
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -131,22 +131,10 @@ _PLACE: dict[str, Any] = {
 def encode_message(message: Message) -> tuple[bytes, Message]:
     """The bytes of what was said, and the message as they read back, without its place."""
     check_id(message.id, "message id")
-    said = message
     try:
-        if message.session_id is not None or message.usage is not None or message.pruned or message.redacted:
-            said = replace(message, **_PLACE)
-        if message.created_at.tzinfo is not UTC:
-            said = _in_utc(said)
-        if message.metadata is not None or message.tool_calls:
-            _check_payloads(message)
-        for part in message.content:
-            if type(part) is JsonPart:
-                check_json(part.value, "a json part")
-        body = _encode(said)
-        plain = _decode_message(body)
-        if plain != said:
-            check_faithful(said, plain, f"message {message.id!r}")
-        return body, plain
+        if _is_plain(message):
+            return _encode(message), message
+        return _encode_any(message)
     except InvalidInput:
         raise
     except (
@@ -160,17 +148,58 @@ def encode_message(message: Message) -> tuple[bytes, Message]:
         raise InvalidInput(f"message {message.id!r} cannot be stored: {cause}") from cause
 
 
+def _is_plain(message: Message) -> bool:
+    """Whether a message is a text and nothing else, so that it surely reads back as it is."""
+    content = message.content
+    return (
+        type(content) is list
+        and len(content) == 1
+        and type(content[0]) is Text
+        and type(content[0].text) is str
+        and message.role in ROLES
+        and type(message.created_at) is datetime
+        and message.created_at.tzinfo is UTC
+        and message.metadata is None
+        and message.tool_calls == []
+        and message.tool_call_id is None
+        and message.tool_name is None
+        and message.reasoning is None
+        and message.attachments == []
+        and message.is_compaction is False
+        and message.is_summary is False
+        and message.compaction is None
+        and message.usage is None
+        and message.session_id is None
+        and message.branch is None
+        and message.seq is None
+        and message.parent_id is None
+        and message.pruned is False
+        and message.redacted is None
+    )
+
+
+def _encode_any(message: Message) -> tuple[bytes, Message]:
+    said = replace(message, **_PLACE)
+    if message.created_at.tzinfo is not UTC:
+        said = _in_utc(said)
+    check_json(message.metadata, "message metadata")
+    for call in message.tool_calls:
+        check_json(call.arguments, f"the arguments of tool call {call.id!r}")
+    for part in message.content:
+        if type(part) is JsonPart:
+            check_json(part.value, "a json part")
+    body = _encode(said)
+    plain = _decode_message(body)
+    if plain != said:
+        check_faithful(said, plain, f"message {message.id!r}")
+    return body, plain
+
+
 def _in_utc(message: Message) -> Message:
     created_at = message.created_at
     if created_at.tzinfo is None:
         raise InvalidInput(f"message created_at {created_at} has no time zone; use datetime.now(UTC)")
     return replace(message, created_at=created_at.astimezone(UTC))
-
-
-def _check_payloads(message: Message) -> None:
-    check_json(message.metadata, "message metadata")
-    for call in message.tool_calls:
-        check_json(call.arguments, f"the arguments of tool call {call.id!r}")
 
 
 def decode_message(body: bytes, what: str) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from holdfast.contracts import (
     Delete,
@@ -39,6 +39,7 @@ class Plan(Generic[R]):
     """
 
     __slots__ = ("writes",)
+    blocks: ClassVar[bool] = False  # whether carrying it out takes more than its commit
 
     def __init__(self, writes: Sequence[Write] | None) -> None:
         self.writes = writes
@@ -53,7 +54,10 @@ class Plan(Generic[R]):
 
     def carry_out(self, store: RecordStore) -> R:
         """Commit, and answer."""
-        commit(store, self.rebase, self.writes)
+        try:
+            store.commit(self.writes, self.rebase)
+        except (Moved, Taken):
+            _insist(store, self.rebase)
         return self.finish()
 
 

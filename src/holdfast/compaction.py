@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast import codec
 from holdfast.errors import InvalidInput
-from holdfast.ids import check_count
+from holdfast.ids import check_count, check_whole
 from holdfast.model import ArtifactRef, Attachment, Code, JsonPart, Message, Part, Text, ToolCall
 
 Count: TypeAlias = Callable[[Message], int]
@@ -76,7 +76,7 @@ def should_compact(
         raise InvalidInput(f"threshold is a share of the context above 0 and up to 1, not {threshold!r}")
     if max_context_tokens is None:
         return False
-    return count_tokens(messages, count) >= threshold * check_count(max_context_tokens, "max_context_tokens")
+    return count_tokens(messages, count) >= threshold * check_whole(max_context_tokens, "max_context_tokens")
 
 
 # what to keep
@@ -84,20 +84,24 @@ def should_compact(
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:
     """Where turns begin: the first message, and each user's message that parts no call from its result."""
-    parted = _between_calls_and_results(messages)
-    return [at for at, said in enumerate(messages) if at == 0 or (said.role == "user" and at not in parted)]
+    asked_at = _asked_at(messages)
+    starts, earliest = list[int](), len(messages)
+    for at in range(len(messages) - 1, -1, -1):
+        earliest = min(earliest, asked_at.get(at, earliest))
+        if at == 0 or (messages[at].role == "user" and earliest >= at):
+            starts.append(at)
+    return starts[::-1]
 
 
-def _between_calls_and_results(messages: Sequence[Message]) -> set[int]:
-    """The places behind a call, up to its result."""
+def _asked_at(messages: Sequence[Message]) -> dict[int, int]:
+    """Where the call was made that each result answers."""
     asked: dict[str, int] = {}
-    parted: set[int] = set()
+    found: dict[int, int] = {}
     for at, said in enumerate(messages):
         if said.tool_call_id is not None and said.tool_call_id in asked:
-            parted.update(range(asked[said.tool_call_id] + 1, at + 1))
-        for call in said.tool_calls:
-            asked[call.id] = at
-    return parted
+            found[at] = asked[said.tool_call_id]
+        asked.update(dict.fromkeys((call.id for call in said.tool_calls), at))
+    return found
 
 
 def choose_tail(
@@ -111,11 +115,9 @@ def choose_tail(
     for limit, what in ((keep_tokens, "keep_tokens"), (keep_turns, "keep_turns")):
         if limit is not None:
             check_count(limit, what)
-    starts = turn_starts(messages)
-    tail, tokens, turns = len(messages), 0, 0
-    for start in reversed(starts):
+    tail, tokens = len(messages), 0
+    for turns, start in enumerate(reversed(turn_starts(messages)), 1):
         tokens += count_tokens(messages[start:tail], count)
-        turns += 1
         over = (keep_tokens is not None and tokens > keep_tokens) or (keep_turns is not None and turns > keep_turns)
         if over and turns > 1:
             break
@@ -134,35 +136,40 @@ class View(Struct, frozen=True, gc=False):
     live: list[Message]
 
     def messages(self) -> list[Message]:
-        """The model's view: the summary, then the rest, pruned outputs as placeholders."""
-        first = [] if self.summary is None else [self.summary]
-        return [*first, *map(without_pruned, self.live)]
+        """The summary, then the rest."""
+        return self.live if self.summary is None else [self.summary, *self.live]
 
 
 def view(messages: Sequence[Message]) -> View:
     """What a model sees of a whole path; a marker without a summary or without its tail is ignored."""
-    for marker, summary in reversed(_pairs(messages)):
-        found = view_behind(messages, marker, summary)
+    pairs = _pairs(messages)
+    for pair in reversed(pairs):
+        found = _behind(messages, pairs, pair)
         if found is not None:
             return found
-    return View(None, None, [said for said in messages if not _is_compaction(said)])
+    return View(None, None, _live(messages, 0, pairs))
 
 
 def view_at_end(messages: Sequence[Message]) -> View | None:
     """The same for the end of a path, or None if that does not reach back to its last compaction's tail."""
     pairs = _pairs(messages)
-    return view_behind(messages, *pairs[-1]) if pairs else None
+    return _behind(messages, pairs, pairs[-1]) if pairs else None
 
 
-def view_behind(messages: Sequence[Message], marker: int, summary: int) -> View | None:
+def _behind(messages: Sequence[Message], pairs: list[tuple[int, int]], pair: tuple[int, int]) -> View | None:
     """The view that a marker and its summary make, or None if the tail they name does not stand before them."""
-    compaction = messages[marker].compaction
-    assert compaction is not None
-    for at in range(marker):
-        if messages[at].id == compaction.tail_start_id:
-            live = [said for said in messages[at:] if not _is_compaction(said)]
-            return View(messages[marker], messages[summary], live)
-    return None
+    marker, summary = (messages[at] for at in pair)
+    assert marker.compaction is not None
+    tail = marker.compaction.tail_start_id
+    start = next((at for at in range(pair[0]) if messages[at].id == tail), None)
+    return None if start is None else View(marker, summary, _live(messages, start, pairs))
+
+
+def _live(messages: Sequence[Message], start: int, pairs: list[tuple[int, int]]) -> list[Message]:
+    """What was said from here on, without markers and their summaries, pruned outputs as placeholders."""
+    summaries = {summary for _, summary in pairs}
+    spoken = (at for at in range(start, len(messages)) if not messages[at].is_compaction and at not in summaries)
+    return [without_pruned(messages[at]) for at in spoken]
 
 
 def _pairs(messages: Sequence[Message]) -> list[tuple[int, int]]:
@@ -176,10 +183,6 @@ def _pairs(messages: Sequence[Message]) -> list[tuple[int, int]]:
             found.append((marker, at))
             marker = None
     return found
-
-
-def _is_compaction(said: Message) -> bool:
-    return said.is_compaction or said.is_summary
 
 
 def without_pruned(said: Message) -> Message:

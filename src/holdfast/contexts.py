@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,10 @@ class Compacting(Appending):
     """An append of a marker and its summary, unless the session has gone another way since it was read."""
 
     __slots__ = ("_read_at",)
-    _read_at: Pointer
+
+    def __init__(self, ground: Ground, read_at: Pointer, messages: list[Message | dict[str, Any]]) -> None:
+        super().__init__(ground, read_at.session_id, appends.say(messages), None, True, None)
+        self._read_at = read_at
 
     def rebase(self, reader: Reader) -> list[Write]:
         now, then = history.must_see(reader, self._session_id).pointer, self._read_at
@@ -111,10 +115,9 @@ class Contexts(Tallies):
         if tail == 0 or not (force or limit is None or full):
             return None
         self._check_breaker(pointer, retry_after_s, force)
-        covered = [compaction.without_pruned(said) for said in seen.live[:tail]]
-        said = summarise(covered, None if seen.summary is None else seen.summary.text)
+        said = summarise(seen.live[:tail], None if seen.summary is None else seen.summary.text)
         summary = _summary(said)
-        del self._attempts[pointer.uid]
+        self._attempts.pop(pointer.uid, None)
         return self._write_summary(pointer, seen, tail, summary, timeout)
 
     def _check_breaker(self, pointer: Pointer, retry_after_s: float, force: bool) -> None:
@@ -137,11 +140,8 @@ class Contexts(Tallies):
         before = None if seen.marker is None else seen.marker.id
         told = Compaction(tail_start_id=seen.live[tail].id, previous_id=before)
         marker = Message(role="user", is_compaction=True, compaction=told)
-        said = appends.say([marker, summary])
-        writing = Compacting(self._ground, pointer.session_id, said, None, True, None)
-        writing._read_at = pointer
         with self._within(timeout):
-            return writing.carry_out(self._store)[1]
+            return Compacting(self._ground, pointer, [marker, summary]).carry_out(self._store)[1]
 
     # pruning
 
@@ -193,6 +193,9 @@ class Contexts(Tallies):
 
 def _summary(said: Any) -> Message:
     """The summary as a message of the assistant's, or InvalidInput if it says nothing."""
+    if inspect.iscoroutine(said):
+        said.close()
+        raise InvalidInput("summarise is an async function; open the store with holdfast.aopen to use one")
     message = Message(role="assistant", content=parts(said)) if isinstance(said, str) else said
     if not isinstance(message, Message):
         raise InvalidInput(f"summarise returns a string or a Message, not {type(said).__name__}")

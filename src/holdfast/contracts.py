@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec import Struct
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Kind
+from holdfast.matching import Wanted
 
 Key: TypeAlias = tuple[str | int, ...]
 Sharing = Literal["processes", "threads"]
@@ -180,6 +182,52 @@ class Compacts(Protocol):
 
     def compact(self) -> None:
         """Shrink to what is stored, if that is worth the work."""
+        ...
+
+
+class Hit(Struct, frozen=True, gc=False):
+    """A record that an index has found, and how well it fits: the higher the better."""
+
+    record: Record
+    score: float
+
+
+class Ranked(Struct, frozen=True):
+    """What an index has found, best first, and which records it has not seen yet."""
+
+    hits: Iterator[Hit]
+    unseen: list[Query]
+
+
+class TextIndex(Protocol):
+    """Messages by the words of their text: a guess that is never too narrow, for `matching` to judge."""
+
+    language: str
+
+    def find(
+        self,
+        wanted: Wanted | str,
+        owners: Sequence[str] | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> AbstractContextManager[Ranked]:
+        """Index what is new, as far as lock and time allow, and look; a string is in the index's own language.
+
+        With `owners`, only messages of these histories. The hits end with the block.
+        """
+        ...
+
+    def purge(self) -> None:
+        """Rewrite the index where deleted messages have left words in its bytes; no search finds them anyway."""
+        ...
+
+
+@runtime_checkable
+class SearchesText(Protocol):
+    """The capability to search text by an index."""
+
+    @property
+    def text(self) -> TextIndex:
+        """The index of this namespace's messages."""
         ...
 
 

@@ -108,7 +108,7 @@ class Driver:
 
     def append(self, *messages: Message | dict[str, Any]) -> list[Message]:
         """Add messages to the session, or give those on record for this place of the program."""
-        said = appends.say(messages)
+        said = self._ground.say(messages)
         digest = said_digest(one.message for one in said)
         known = self._replay.match("append", "append", digest, None)
         if known is not None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast import codec
 from holdfast.commits import commit, get
 from holdfast.contracts import Delete, Key, Put, Query, Reader, Record, RecordStore, Write
-from holdfast.errors import InvalidInput
+from holdfast.errors import CorruptData, InvalidInput
 from holdfast.filters import Filter
 from holdfast.ids import check_id, new_id
 from holdfast.kinds import EMBEDDING_SPACES, EMBEDDINGS
@@ -80,9 +80,12 @@ def to_bytes(vector: array[float]) -> bytes:
 
 
 def from_bytes(stored: bytes) -> array[float]:
-    """The vector that these bytes say; ValueError if they end within a number."""
+    """The vector that these bytes say."""
     vector = array("f")
-    vector.frombytes(stored)
+    try:
+        vector.frombytes(stored)
+    except ValueError as cause:
+        raise CorruptData("the vector of an embedding ends within a number") from cause
     if sys.byteorder == "big":
         vector.byteswap()
     return vector

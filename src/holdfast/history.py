@@ -201,6 +201,12 @@ def look_up(reader: Reader, session_id: str) -> Seen | None:
     return None if record is None else see(record)
 
 
+def is_alive(reader: Reader, history: str) -> bool:
+    """Whether a session that is there has this history."""
+    same = Query(kind=SESSIONS, where=(Filter("history", "=", history),))
+    return any(get(reader, HEADS, *session.key) is not None for session in reader.scan(same))
+
+
 def must_see(reader: Reader, session_id: str) -> Seen:
     """The session's head; NotFound if there is no such session."""
     seen = look_up(reader, session_id)

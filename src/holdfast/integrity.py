@@ -15,24 +15,30 @@ from msgspec import Struct
 
 from holdfast import codec, history
 from holdfast.agent_records import read_present
+from holdfast.artifact_records import read_artifact
 from holdfast.checkpoint_records import StoredCapture
 from holdfast.commits import get
 from holdfast.contracts import Key, Query, Record, RecordStore
 from holdfast.errors import HoldfastError
+from holdfast.execution_records import read as read_execution
 from holdfast.filters import Filter, Scalar
 from holdfast.history import Branch, Mark, Position
 from holdfast.ids import micros
 from holdfast.kinds import (
     AGENTS,
+    ARTIFACTS,
     BRANCHES,
     CAPTURES,
     CHECKPOINTS,
     EVENTS,
+    EXECUTIONS,
+    EXTRA_USAGES,
     HEADS,
     HOLDS,
     KINDS,
     MARKS,
     MESSAGES,
+    PARTS,
     PRUNED,
     REVISIONS,
     RUNS,
@@ -42,8 +48,10 @@ from holdfast.kinds import (
     Kind,
 )
 from holdfast.model import Moment, Value
+from holdfast.parts import read_part
 from holdfast.run_records import StoredEvent, read_hold, read_run
 from holdfast.session_records import read_stored
+from holdfast.usage_records import read_extra
 
 _TOO_LARGE = 2**63
 _sha256 = hashlib.sha256
@@ -150,9 +158,13 @@ class Verifier:
             PRUNED: self._belongs,
             MARKS: _mark,
             SWEEPS: _sweep,
+            ARTIFACTS: _artifact,
+            PARTS: _part,
             RUNS: self._run,
             EVENTS: self._event,
             HOLDS: _hold,
+            EXECUTIONS: _execution,
+            EXTRA_USAGES: _extra_usage,
         }
 
     def _read_all(self, kind: Kind) -> None:
@@ -369,6 +381,16 @@ def _hold(record: Record) -> tuple[Scalar, ...]:
     return (read_hold(record).session,)
 
 
+def _artifact(record: Record) -> tuple[Scalar, ...]:
+    stored = read_artifact(record)
+    return (stored.owner, stored.name, stored.version, stored.id, stored.blob, int(stored.newest), stored.created_at)
+
+
+def _part(record: Record) -> tuple[Scalar, ...]:
+    stored = read_part(record)
+    return (stored.history, stored.branch, stored.seq, stored.part, stored.kept.digest)
+
+
 def _mark(record: Record) -> tuple[Scalar, ...]:
     mark = codec.decode(record.body, Mark, "mark")
     return (mark.agent_id, mark.session)
@@ -377,3 +399,13 @@ def _mark(record: Record) -> tuple[Scalar, ...]:
 def _sweep(record: Record) -> tuple[Scalar, ...]:
     envelope = codec.decode_envelope(record.body, "sweep")
     return (f"{envelope['kind']} {envelope['name']}",)
+
+
+def _execution(record: Record) -> tuple[Scalar, ...]:
+    one = read_execution(record)
+    return (one.session, one.n, one.id, one.message_id)
+
+
+def _extra_usage(record: Record) -> tuple[Scalar, ...]:
+    one = read_extra(record)
+    return (one.session, one.n, one.id)

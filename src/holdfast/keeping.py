@@ -102,7 +102,7 @@ class Keeping(Finding):
         messages: Sequence[Message | dict[str, Any]],
         overwrite: bool,
     ) -> Checkpoint:
-        said = appends.say(messages)
+        said = self._ground.say(messages)
         made: list[tuple[Record, Seen]] = []
 
         def place(reader: Reader) -> list[Write]:

@@ -15,7 +15,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from holdfast.contracts import Near, Query, Record, RecordStore, Vector, VectorIndex
+from holdfast.contracts import Near, Query, RecordStore, Vector, VectorIndex
 from holdfast.deadlines import remaining
 from holdfast.embedding_records import Space, StoredEmbedding, from_bytes, holds, labels_of, read_stored
 from holdfast.errors import Busy
@@ -30,6 +30,7 @@ CACHE_BYTES = 1024 * 1024 * 1024
 _BESIDE_VECTOR = 500  # what a row costs besides its numbers: ids, labels, the graph's links
 _BLOCK = 2_000
 _MORE = 4
+_ROUNDS = 20  # 4 ** 20 vectors are more than there are
 
 
 class Wanted(Struct, frozen=True):
@@ -60,6 +61,7 @@ class _Kept:
 
     def __init__(self, space: Space, index: VectorIndex) -> None:
         self.uid = space.uid
+        self.model = space.model
         self.at = 0
         self.bytes = _bytes_of(space)
         self.index = index
@@ -103,12 +105,13 @@ class Nearest:
         with self._alone():
             kept = self._current(space)
             asked = limit
-            while True:
+            for _ in range(_ROUNDS):
                 near = kept.index.search(vector, asked, wanted.labels())
-                found = self._believed(kept, near, wanted)
-                if len(found) >= limit or len(near) < asked:
-                    return found[:limit]
-                asked *= _MORE  # some were deleted or detached meanwhile, so look further; at last at all
+                found, settled = self._believed(kept, near, wanted)
+                if settled and (len(found) >= limit or len(near) < asked):
+                    break
+                asked *= _MORE  # some have changed, were deleted or detached, so look further; at last at all
+            return found[:limit]
 
     # keeping an index current
 
@@ -165,18 +168,24 @@ class Nearest:
 
     # looking up what an index names
 
-    def _believed(self, kept: _Kept, near: Sequence[Near], wanted: Wanted) -> list[Scored]:
-        """Those that are still what the index knows; it learns what the others have become."""
+    def _believed(self, kept: _Kept, near: Sequence[Near], wanted: Wanted) -> tuple[list[Scored], bool]:
+        """Those that are still what the index knows, and whether it had to learn that others are now something else."""
         records = self._store.get(EMBEDDINGS, [(one.id,) for one in near])
-        found, gone = [], []
+        found: list[Scored] = []
+        changed: list[StoredEmbedding] = []
+        gone: list[str] = []
         for one, record in zip(near, records, strict=True):
-            stored = None if record is None else read_stored(record)
-            if stored is not None and kept.writes.get(one.id) == stored.at:
+            if record is None or record.fields[1] != kept.model:
+                gone.append(one.id)
+                continue
+            stored = read_stored(record)
+            if kept.writes[one.id] == stored.at:
                 found.append(Scored(stored, one.score))
             else:
-                gone.append(one.id)
+                changed.append(stored)
         kept.drop(gone)
-        return _visible(self._store, found, wanted)
+        kept.take(changed)
+        return _visible(self._store, found, wanted), not changed
 
     # reading everything
 
@@ -189,6 +198,8 @@ class Nearest:
             near = index.search(vector, len(by_id))
             index.close()
             scored = [Scored(by_id[one.id], one.score) for one in near]
+            for one in block:
+                best.pop(one.id, None)  # it was written again while we read, and this is what it is now
             best.update((one.stored.id, one) for one in islice(self._admitted(scored, wanted), limit))
             best = {one.stored.id: one for one in sorted(best.values(), key=Scored.order)[:limit]}
         return list(best.values())
@@ -205,9 +216,7 @@ def _visible(store: RecordStore, found: Sequence[Scored], wanted: Wanted) -> lis
     return [one for one in found if wanted.admits(one.stored) and one.stored.owner in shown]
 
 
-def sessions_shown(
-    store: RecordStore, found: Sequence[StoredEmbedding], with_detached: bool
-) -> set[str | None]:
+def sessions_shown(store: RecordStore, found: Sequence[StoredEmbedding], with_detached: bool) -> set[str | None]:
     """The uids of these embeddings' sessions that are there, and None for those without a session."""
     names = sorted({one.session_id for one in found if one.session_id is not None})
     heads = [see(head).pointer for head in store.get(HEADS, [(name,) for name in names]) if head is not None]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from msgspec import Struct
 
+from holdfast import appends
+from holdfast.appends import Said
 from holdfast.automatic import Automatic
-from holdfast.contracts import RecordStore
+from holdfast.contracts import BlobStore, RecordStore
 from holdfast.deadlines import within
 from holdfast.errors import InvalidInput
 from holdfast.history import Seen
 from holdfast.ids import Stamps
+from holdfast.model import Message
+from holdfast.parts import INLINE_LIMIT
 from holdfast.sweeps import Sweeps
 
 _REMEMBERED = 4096
@@ -24,12 +31,22 @@ class Ground(Struct, frozen=True):
     timeout: float
     heads: dict[str, Seen]
     timers: dict[str, Automatic]
+    blobs: BlobStore | None = None
+    inline_limit: int = INLINE_LIMIT
 
     def remember(self, seen: Seen) -> None:
         """Keep a head for the next append, which finds out by itself if it has moved."""
         if len(self.heads) >= _REMEMBERED:
             self.heads.clear()
         self.heads[seen.pointer.session_id] = seen
+
+
+    def say(self, messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
+        """Encode and check what is to be appended, and put its large parts as blobs."""
+        said = appends.say(messages)
+        if self.blobs is None or not appends.has_blobs(said, self.inline_limit):
+            return said
+        return appends.lighten(said, self.store, self.blobs, self.inline_limit)
 
 
 class Noun:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import codec
+from holdfast.blobs import pieces
 from holdfast.contracts import BlobStore, Key, Query, Reader, Record
 from holdfast.errors import NotFound
 from holdfast.filters import Filter
@@ -22,7 +23,7 @@ from holdfast.model import Attachment, Audio, File, Image, Message, Moment, Valu
 INLINE_LIMIT = 256 * 1024
 MARK = b'"artifact_id":"sha256:'  # in the bytes of every message that refers to a blob, and of few others
 _ID = re.compile(r"sha256:([0-9a-f]{64})")
-_MEDIA = (Image, Audio, Video, File)
+_MOVABLE = (Image, Audio, Video, File, Attachment)
 
 
 class Kept(Value, frozen=True, kw_only=True):
@@ -59,34 +60,44 @@ def digest_of(artifact_id: str | None) -> bytes | None:
 # from messages to blobs
 
 
-def lighten(message: Message, blobs: BlobStore, limit: int) -> Message:
-    """The message with every part and attachment above the limit put as a blob and referred to."""
-    content = [_light(part, blobs, limit) if isinstance(part, _MEDIA) else part for part in message.content]
-    attachments = [_light(attachment, blobs, limit) for attachment in message.attachments]
-    return replace(message, content=content, attachments=attachments)
+def lighten(message: Message, blobs: BlobStore, limit: int) -> tuple[Message, dict[bytes, int]]:
+    """The message with every part above the limit put as a blob and referred to, and the sizes of those blobs."""
+    put: dict[bytes, int] = {}
+
+    def light(part: Any) -> Any:
+        content = _above(part, limit)
+        if content is None:
+            return part
+        blob = blobs.put(pieces(content))
+        put[blob.digest] = blob.size
+        kept = {"data": None, "artifact_id": id_of(blob.digest)}
+        if isinstance(part, Attachment):
+            kept |= {"content": None, "size": blob.size if part.size is None else part.size}
+        return replace(part, **kept)
+
+    content, attachments = [light(part) for part in message.content], [light(one) for one in message.attachments]
+    return (replace(message, content=content, attachments=attachments) if put else message), put
 
 
-def _light(part: Any, blobs: BlobStore, limit: int) -> Any:
+def _above(part: Any, limit: int) -> bytes | None:
+    """What a part has inside it, if that is above the limit and the part does not refer to an artifact already."""
+    if not isinstance(part, _MOVABLE) or part.artifact_id is not None:
+        return None
     content = part.data
     if content is None and isinstance(part, Attachment) and part.content is not None:
         content = part.content.encode()
-    if content is None or len(content) <= limit or part.artifact_id is not None:
-        return part
-    artifact_id = id_of(blobs.put([content]).digest)
-    if isinstance(part, Attachment):
-        size = len(content) if part.size is None else part.size
-        return replace(part, content=None, data=None, artifact_id=artifact_id, size=size)
-    return replace(part, data=None, artifact_id=artifact_id)
+    return content if content is not None and len(content) > limit else None
 
 
-def kept_by(message: Message, reader: Reader, blobs: BlobStore) -> Iterator[Kept]:
-    """The blobs a message refers to; NotFound if one is not there."""
+def kept_by(message: Message, reader: Reader, blobs: BlobStore, put: dict[bytes, int]) -> Iterator[Kept]:
+    """The blobs a message refers to, of which these have just been put; NotFound if one is not there."""
     for part in (*message.content, *message.attachments):
         digest = digest_of(getattr(part, "artifact_id", None))
         if digest is not None:
+            size = put.get(digest)
             yield Kept(
                 digest=digest,
-                size=_size(digest, reader, blobs),
+                size=_size(digest, reader, blobs) if size is None else size,
                 name=getattr(part, "name", None),
                 mime_type=getattr(part, "mime_type", None),
                 created_at=message.created_at,

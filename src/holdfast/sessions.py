@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import codec, cursors, history
-from holdfast.branching import Branching
 from holdfast.commits import commit, get
+from holdfast.contexts import Contexts
 from holdfast.contracts import Insert, Put, Query, Reader, Write
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
@@ -27,8 +27,8 @@ Position = tuple[int, str]
 UNSET = msgspec.UNSET
 
 
-class Sessions(Branching):
-    """`hf.sessions`: create, append, read, branch, fork, redact."""
+class Sessions(Contexts):
+    """`hf.sessions`: create, append, read, branch, fork, compact, redact."""
 
     def create(
         self,

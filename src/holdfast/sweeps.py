@@ -21,14 +21,18 @@ from holdfast.holds import check_free
 from holdfast.ids import Stamps
 from holdfast.kinds import (
     AGENTS,
+    ARTIFACTS,
     BRANCHES,
     CAPTURES,
     CHECKPOINTS,
     EVENTS,
+    EXECUTIONS,
+    EXTRA_USAGES,
     HEADS,
     HOLDS,
     MARKS,
     MESSAGES,
+    PARTS,
     PRUNED,
     REVISIONS,
     RUNS,
@@ -38,11 +42,12 @@ from holdfast.kinds import (
     Kind,
 )
 from holdfast.model import Value
+from holdfast.parts import part_record, parts_at
 
 BATCH = 200
 GRACE_US = 24 * 3600 * 1_000_000
-_BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED)
-_BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, EVENTS, RUNS, HOLDS)
+_BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED, PARTS)
+_BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, EVENTS, RUNS, HOLDS, EXECUTIONS, EXTRA_USAGES, ARTIFACTS)
 
 
 class Sweep(Value, frozen=True, kw_only=True):
@@ -227,6 +232,7 @@ class Sweeps:
             usage = get(self._store, USAGES, *record.key)
             if usage is not None:
                 batch.append(Insert(Record(USAGES, key, usage.body, usage.digest)))
+            batch += [Insert(part_record(key, one.part, one.kept)) for one in parts_at(self._store, record.key)]
             if len(batch) >= BATCH:
                 self._store.commit(batch)
                 batch = []

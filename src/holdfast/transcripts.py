@@ -7,16 +7,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import appends, codec, cursors, history
+from holdfast import appends, blobs, codec, cursors, execution_records, history
 from holdfast.commits import Plan, commit, get
-from holdfast.contracts import Put, Query, Reader, Record, Write
+from holdfast.contracts import Delete, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Segment
 from holdfast.ids import check_count, check_id, check_whole, moment
-from holdfast.kinds import RUNS, SESSIONS
+from holdfast.kinds import PARTS, RUNS, SESSIONS
 from holdfast.model import Message, Page, Redaction, Usage, title_from
 from holdfast.nouns import Ground, Noun
+from holdfast.parts import parts_at
 from holdfast.run_records import event_record, events_of, read_run
 from holdfast.sweeps import uid_of
 
@@ -56,6 +57,19 @@ class Appending(Plan[list[Message]]):
         return made.messages
 
 
+class Moving(Appending):
+    """An append whose large parts are put as blobs first."""
+
+    __slots__ = ()
+    blocks = True
+
+    def carry_out(self, store: RecordStore) -> list[Message]:
+        ground = self._ground
+        assert ground.blobs is not None
+        self._said = appends.lighten(self._said, store, ground.blobs, ground.inline_limit)
+        return super().carry_out(store)
+
+
 class Transcripts(Noun):
     """The messages of sessions."""
 
@@ -86,6 +100,8 @@ class Transcripts(Noun):
         if parent is not None and parent != appends.ROOT:
             check_id(parent, "parent id")
         said = appends.say(messages)
+        if self._ground.blobs is not None and appends.has_blobs(said, self._ground.inline_limit):
+            return Moving(self._ground, session_id, said, parent, activate, None)
         made: appends.Appended | None = None
         if (
             seen is not None
@@ -211,6 +227,7 @@ class Transcripts(Noun):
         check_id(message_id, "message id")
         if not isinstance(reason, str):
             raise InvalidInput(f"reason is a string, not {type(reason).__name__}")
+        unkept: list[bytes] = []
 
         def place(reader: Reader) -> list[Write]:
             pointer = history.must_see(reader, session_id).pointer
@@ -218,13 +235,18 @@ class Transcripts(Noun):
             if codec.redacted_digest(record.body) is not None:
                 return []
             said = codec.decode_message(record.body, f"message {message_id!r}")
-            stub = codec.redact(said, record.digest, Redaction(reason=reason, at=moment(self._stamps.next())))
+            redaction = Redaction(reason=reason, at=moment(self._stamps.next()))
+            stub = codec.redact(said, record.digest, redaction)
             emptied = Record(record.kind, record.key, stub, codec.digest(stub), record.fields)
+            done = execution_records.redact(reader, record, said, redaction)
             forgotten = _forget_answers(reader, pointer.history, message_id)
-            return [Put(emptied, record.digest), *_untitle(reader, pointer.history, said), *forgotten]
+            unkept[:] = [part.kept.digest for part in parts_at(reader, record.key)]
+            rest = [Delete(PARTS, record.key), *_untitle(reader, pointer.history, said), *forgotten, *done]
+            return [Put(emptied, record.digest), *rest]
 
         with self._within(timeout):
             commit(self._store, place)
+            blobs.let_go(self._store, self._ground.blobs, unkept)
             return self._must_find(session_id, message_id)
 
 

@@ -68,7 +68,7 @@ class GroupCommit:
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Have the request carried out, by this thread or by another, and return what was applied."""
-        if not self._queue and self._turn.acquire(blocking=False):
+        if not self._queue and self._turn.acquire(False):
             try:
                 return self._alone(writes, rebase)
             finally:

@@ -11,6 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 
 
+_flock = fcntl.flock
+_TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
+_LET_GO = fcntl.LOCK_UN
+
+
 class FileLock:
     """An exclusive lock between processes. Within one process its user takes turns by other means."""
 
@@ -22,14 +27,20 @@ class FileLock:
         self._wanted = False
         self._granted = False
 
+    def take_free(self) -> bool:
+        """Take the lock if nobody has it and nobody of this process waits for it."""
+        if self._waiting is not None:
+            return False
+        try:
+            _flock(self._fd, _TRY)
+        except BlockingIOError:
+            return False
+        return True
+
     def acquire(self, until: float) -> bool:
         """Take the lock by this moment of the monotonic clock, or say False."""
-        if self._waiting is None:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                pass
+        if self.take_free():
+            return True
         waiting = self._join_queue()
         with contextlib.suppress(StillWaiting):
             waiting.result(timeout=max(0.0, until - time.monotonic()))
@@ -60,7 +71,7 @@ class FileLock:
 
     def release(self) -> None:
         """Let the next one have it."""
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        _flock(self._fd, _LET_GO)
 
     def close(self) -> None:
         """Give the file back."""

@@ -170,7 +170,9 @@ class NumpyVectors:
         return size >= max(self._graph_from, _FEW * len(self._ids)) and limit * _CANDIDATES <= size // 100
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
-        scores = np.concatenate([_cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)])
+        scores = np.concatenate(
+            [_cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)]
+        )
         keep = _top(scores, limit, np.float32(0))
         found = [Near(id=self._ids[row], score=score) for row, score in zip(rows[keep], scores[keep].tolist())]
         return sorted(found, key=lambda near: (-near.score, near.id))[:limit]

@@ -190,7 +190,7 @@ class SqliteStore:
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         lock, con = self._lock, self._con
         assert lock is not None
-        if not lock.acquire(deadline(self._timeout)):
+        if not (lock.take_free() or lock.acquire(deadline(self._timeout))):
             raise expired()
         try:
             con.execute("BEGIN IMMEDIATE")
