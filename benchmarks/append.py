@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
+import checkpoints
 import msgspec
 from uuid_utils import uuid7
 
@@ -92,10 +93,9 @@ def by_hand(folder: Path) -> Callable[[], None]:
         digest = hashlib.sha256(body).digest()
         link = hashlib.sha256(link + digest + n.to_bytes(8)).digest()
         at = time.time_ns() // 1000
-        head = _encode(
-            {"branch": 1, "created_at": 1, "history": session, "last_message_at": now, "link": link, "message_id": message_id,
-             "n": n, "seq": n, "session_id": session, "titled": True, "uid": session, "updated_at": at}
-        )  # fmt: skip
+        ids = {"history": session, "message_id": message_id, "session_id": session, "uid": session}
+        place = {"branch": 1, "created_at": 1, "last_message_at": now, "link": link, "n": n, "seq": n, "titled": True}
+        head = _encode({**ids, **place, "updated_at": at})
         over, head_digest = head_digest, hashlib.sha256(head).digest()
         con.execute("BEGIN IMMEDIATE")
         con.execute(UPDATE, ("active", None, 0, 1, at, head_digest, head, 1, session, over, None, None))
@@ -223,7 +223,7 @@ def main() -> None:
             lines += report(place, Path(folder), rounds)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         lines += growth(Path(folder))
-    lines += [*syncs(1, 400), *syncs(32, 50)]
+    lines += [*syncs(1, 400), *syncs(32, 50), *checkpoints.results()]
     text = "\n".join(lines).rstrip() + "\n"
     Path(__file__).with_name("RESULTS.md").write_text(text)
     print(text)

@@ -105,7 +105,8 @@ def main() -> None:
         heading(2, "What the record holds after the kill")
         with holdfast.open(url) as hf:
             kept = [message for message in hf.sessions.messages("kyoto") if message.role != "user"]
-            say(f"   acknowledged {len(seen)}, on record {len(kept)}, verify: {'sound' if hf.verify().ok else 'DAMAGED'}")
+            verdict = "sound" if hf.verify().ok else "DAMAGED"
+            say(f"   acknowledged {len(seen)}, on record {len(kept)}, verify: {verdict}")
         heading(3, "The agent starts again and goes on where the record stands")
         run(url, None)
         with holdfast.open(url) as hf:

@@ -201,6 +201,7 @@ class Agents(Noun):
         """Remove an agent with its revisions, sessions and checkpoints; fine if there is none."""
         with self._within(timeout):
             self._ground.sweeps.delete_agent(check_id(agent_id, "agent id"))
+            self._ground.sweeps.purge_words()
 
 
 def _must(present: Agent | None, agent_id: str) -> Agent:

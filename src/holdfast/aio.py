@@ -5,35 +5,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from holdfast.agents import Agents, Migration
+from holdfast.artifacts import Artifacts
 from holdfast.automatic import Automatic
+from holdfast.blobs import Content
 from holdfast.bridge import Bridge
 from holdfast.checkpoints import Checkpoints
 from holdfast.client import Holdfast, open
 from holdfast.compaction import Count, Summarise
 from holdfast.contracts import Inspection
-from holdfast.driver import Driver, InFlightPolicy
+from holdfast.driver import Driver
+from holdfast.embeddings import Embed, Embeddings
 from holdfast.executions import Executions
 from holdfast.ids import Clock
 from holdfast.integrity import Report
 from holdfast.model import (
     Agent,
+    Artifact,
     Change,
     Checkpoint,
     CheckpointDiff,
     CheckpointKind,
     CheckpointStatus,
     Collected,
+    Embedding,
     Event,
+    Found,
     Head,
     Json,
     Message,
+    Neighbour,
     Page,
     Price,
     Restored,
+    Role,
     Run,
     Session,
     SessionStats,
@@ -45,6 +54,7 @@ from holdfast.model import (
     Usage,
     UsageTotal,
 )
+from holdfast.outcomes import InFlightPolicy
 from holdfast.pruning import Pruned
 from holdfast.restoring import Verification
 from holdfast.retention import Retention
@@ -747,10 +757,10 @@ class AsyncRuns:
         lease_s: float = 30.0,
         timeout: float | None = None,
     ) -> Driver:
-        """Begin a run that holds the session, or re-enter the unfinished one with this key.
+        """Begin a run that holds the session, or re-enter the one with this key that has not completed.
 
         Busy at once if another run holds it, in any process. With the key of a completed run everything is
-        replayed and nothing more can be done.
+        replayed and nothing more can be done. `in_flight` decides about tools that were begun and never ended.
         """
         return await self._bridge.call(
             self._noun.start,
@@ -772,8 +782,11 @@ class AsyncRuns:
         return self._bridge.iterate(self._noun.events, run_id, after=after, timeout=timeout)
 
     def follow(self, run_id: str, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[Event]:
-        """A run's events behind a position and then each new one, until the run ends or the timeout is over."""
-        return self._bridge.iterate(self._noun.follow, run_id, after=after, timeout=timeout)
+        """A run's events behind a position and then each new one, until the run ends or nobody has driven it for long.
+
+        With a `timeout`, Busy if it has not come to that by then; go on behind the last event with `after`.
+        """
+        return self._bridge.poll(self._noun._poll_follow, run_id, after=after, timeout=timeout)
 
     async def halt(self, run_id: str, reason: str = "revoked", *, timeout: float | None = None) -> Run:
         """End a run from outside; its holder cannot write from then on. Fine if it has ended."""
@@ -784,6 +797,194 @@ class AsyncRuns:
     ) -> Sequence[Run]:
         """A session's runs, newest first; nothing for an unknown session."""
         return await self._bridge.call(self._noun.list, session_id, limit=limit, offset=offset, timeout=timeout)
+
+
+class AsyncEmbeddings:
+    """`hf.embeddings`: upsert, search, delete."""
+
+    def __init__(self, sync: Embeddings, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def upsert(
+        self,
+        given: Embedding | Sequence[Embedding] | str,
+        vector: Sequence[float] | None = None,
+        *,
+        session_id: str | None = None,
+        model: str = "",
+        metadata: dict[str, Json] | None = None,
+        timeout: float | None = None,
+    ) -> list[Embedding]:
+        """Add embeddings or replace those with the same id: an Embedding, a list of them, or an id and a vector.
+
+        Vectors are rounded to float32. A session must exist, and the first vector of a model fixes its dimension.
+        Up to 200 are written in one commit; of more, some may be there if it fails, and repeating is safe.
+        """
+        return await self._bridge.call(
+            self._noun.upsert, given, vector, session_id=session_id, model=model, metadata=metadata, timeout=timeout
+        )
+
+    async def delete(
+        self, embedding_id: str | None = None, *, session_id: str | None = None, timeout: float | None = None
+    ) -> int:
+        """Remove an embedding, or all of a session, and return how many went; fine if there is none."""
+        return await self._bridge.call(self._noun.delete, embedding_id, session_id=session_id, timeout=timeout)
+
+    async def get(self, embedding_id: str, *, timeout: float | None = None) -> Embedding | None:
+        """The embedding, or None."""
+        return await self._bridge.call(self._noun.get, embedding_id, timeout=timeout)
+
+    async def search(
+        self,
+        vector: Sequence[float] | None = None,
+        *,
+        text: str | None = None,
+        limit: int = 10,
+        session_id: str | None = None,
+        model: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        timeout: float | None = None,
+    ) -> list[Neighbour]:
+        """The nearest by cosine, best first, ties by id; a text is looked for by the `embed` function of the store.
+
+        Without a model, all whose dimension fits are searched. Detached sessions are left out unless named.
+        """
+        return await self._bridge.call(
+            self._noun.search,
+            vector,
+            text=text,
+            limit=limit,
+            session_id=session_id,
+            model=model,
+            metadata=metadata,
+            timeout=timeout,
+        )
+
+    async def warm(self, model: str | None = None, *, timeout: float | None = None) -> int:
+        """Load a model's vectors, or all, before the first search does, and return how many there are.
+
+        It waits for the approximate index where there is one; Busy if that takes longer than the timeout.
+        """
+        return await self._bridge.call(self._noun.warm, model, timeout=timeout)
+
+    def list(
+        self,
+        *,
+        session_id: str | None = None,
+        model: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Embedding]:
+        """Embeddings that match, by id, lazily; those of detached sessions only if the session is named."""
+        return self._bridge.iterate(
+            self._noun.list, session_id=session_id, model=model, metadata=metadata, timeout=timeout
+        )
+
+
+class AsyncArtifacts:
+    """`hf.artifacts`: put, read, list, and go back to earlier versions."""
+
+    def __init__(self, sync: Artifacts, bridge: Bridge) -> None:
+        self._noun = sync
+        self._bridge = bridge
+
+    async def put(
+        self,
+        content: Content,
+        *,
+        name: str,
+        session_id: str | None = None,
+        content_type: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> Artifact:
+        """Store bytes, a binary file, a path or an iterable of bytes under a name, as its next version.
+
+        It is read a megabyte at a time. With an `id` the put is safe to repeat: the same again succeeds, and
+        anything else under that id is AlreadyExists.
+        """
+        return await self._bridge.call(
+            self._noun.put,
+            content,
+            name=name,
+            session_id=session_id,
+            content_type=content_type,
+            metadata=metadata,
+            id=id,
+            timeout=timeout,
+        )
+
+    async def get(
+        self,
+        id: str | None = None,
+        *,
+        name: str | None = None,
+        session_id: str | None = None,
+        version: int | None = None,
+        timeout: float | None = None,
+    ) -> Artifact | None:
+        """An artifact by its id, or by its name the newest or the given version; None if it is not there."""
+        return await self._bridge.call(
+            self._noun.get, id, name=name, session_id=session_id, version=version, timeout=timeout
+        )
+
+    async def versions(
+        self,
+        name: str,
+        session_id: str | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        timeout: float | None = None,
+    ) -> Sequence[Artifact]:
+        """All versions of a name, newest first; nothing for an unknown name or session."""
+        return await self._bridge.call(
+            self._noun.versions, name, session_id, limit=limit, offset=offset, timeout=timeout
+        )
+
+    async def read(self, id: str, *, timeout: float | None = None) -> bytes:
+        """The bytes, checked against their digest; NotFound if there is no such artifact."""
+        return await self._bridge.call(self._noun.read, id, timeout=timeout)
+
+    def stream(
+        self, id: str, *, start: int = 0, stop: int | None = None, timeout: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """The bytes from start up to stop, a piece at a time; NotFound if there is no such artifact.
+
+        Where the whole is read, it ends in IntegrityError if it does not match its digest.
+        """
+        return self._bridge.stream(self._noun.stream, id, start=start, stop=stop, timeout=timeout)
+
+    async def save(self, id: str, path: str | Path, *, timeout: float | None = None) -> Artifact:
+        """Write the bytes to a file, which is there when they are whole and checked, or not at all."""
+        return await self._bridge.call(self._noun.save, id, path, timeout=timeout)
+
+    async def delete(self, id: str, *, timeout: float | None = None) -> None:
+        """Remove one version, and the bytes with the last that has them; fine if there is none."""
+        await self._bridge.call(self._noun.delete, id, timeout=timeout)
+
+    async def list(
+        self,
+        *,
+        session_id: str | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> Page[Artifact]:
+        """The newest version of each name, newest first, without the bytes; of one session, or of all and none."""
+        return await self._bridge.call(
+            self._noun.list,
+            session_id=session_id,
+            name=name,
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            timeout=timeout,
+        )
 
 
 class AsyncHoldfast:
@@ -798,6 +999,46 @@ class AsyncHoldfast:
         self.executions = AsyncExecutions(sync.executions, self._bridge)
         self.usage = AsyncUsages(sync.usage, self._bridge)
         self.runs = AsyncRuns(sync.runs, self._bridge)
+        self.embeddings = AsyncEmbeddings(sync.embeddings, self._bridge)
+        self.artifacts = AsyncArtifacts(sync.artifacts, self._bridge)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        role: Role | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        substring: bool = False,
+        syntax: bool = False,
+        limit: int = 20,
+        progress: Callable[[int, int], None] | None = None,
+        timeout: float | None = None,
+    ) -> list[Found]:
+        """The messages that have every word of the text, best first; on all branches, not in detached sessions.
+
+        `substring` finds the text anywhere, also inside words; `syntax` takes a query in the backend's own language
+        (FTS5 on SQLite), Unsupported where it has none. `progress` is told how many new messages are indexed so far,
+        and of how many.
+        """
+        return await self._bridge.call(
+            self._noun.search,
+            text,
+            agent_id=agent_id,
+            session_id=session_id,
+            user_id=user_id,
+            role=role,
+            created_after=created_after,
+            created_before=created_before,
+            substring=substring,
+            syntax=syntax,
+            limit=limit,
+            progress=progress,
+            timeout=timeout,
+        )
 
     async def stats(self, *, timeout: float | None = None) -> StorageStats:
         """How much this namespace holds; detached sessions are not counted."""
@@ -807,9 +1048,12 @@ class AsyncHoldfast:
         """Check every record and chain of this namespace; damage is named, not raised."""
         return await self._bridge.call(self._noun.verify, timeout=timeout)
 
-    async def gc(self, *, timeout: float | None = None) -> Collected:
-        """Finish interrupted deletions and reclaim what nothing reaches; branches of living sessions stay."""
-        return await self._bridge.call(self._noun.gc, timeout=timeout)
+    async def gc(self, *, grace_s: float = 86400.0, timeout: float | None = None) -> Collected:
+        """Finish interrupted deletions and reclaim what nothing reaches; branches of living sessions stay.
+
+        Bytes of artifacts go once nothing refers to them and nobody has put them for `grace_s` seconds.
+        """
+        return await self._bridge.call(self._noun.gc, grace_s=grace_s, timeout=timeout)
 
     async def health(self, *, timeout: float | None = None) -> Inspection:
         """Prove that the store answers, and say what it is."""
@@ -821,6 +1065,7 @@ class AsyncHoldfast:
 
     async def close(self) -> None:
         """Give everything back."""
+        await self._bridge.call(self._noun.close)
         await self._bridge.close()
 
     async def __aenter__(self) -> AsyncHoldfast:
@@ -863,13 +1108,20 @@ def aopen(
     timeout: float = 30.0,
     durability: Literal["full", "normal"] = "full",
     read_only: bool = False,
+    inline_limit: int = 262144,
     clock: Clock | None = None,
     migrations: Mapping[int, Migration] | None = None,
     prices: Mapping[str, Price] | None = None,
+    embed: Embed | None = None,
+    vector_cache_bytes: int = 1073741824,
+    vector_index_from: int | None = 20000,
 ) -> Opening:
-    """Open a store: `memory:` or `sqlite:///agents.db` (three slashes: relative; four: absolute).
+    """Open a store: `memory:`, `sqlite:///agents.db` or `file:///agents` (three slashes: relative; four: absolute).
 
-    A namespace keeps one tenant's records apart from another's. `timeout` bounds every call that names none."""
+    A namespace keeps one tenant's records apart from another's. `timeout` bounds every call that names none.
+    `embed` lets `embeddings.search` take a text. Vectors are kept in memory up to `vector_cache_bytes`, and from
+    `vector_index_from` per model on in an approximate index, if one is installed; None keeps every search exact.
+    Parts and attachments of messages above `inline_limit` bytes are kept as artifacts."""
     return Opening(
         lambda: open(
             url,
@@ -877,8 +1129,12 @@ def aopen(
             timeout=timeout,
             durability=durability,
             read_only=read_only,
+            inline_limit=inline_limit,
             clock=clock,
             migrations=migrations,
             prices=prices,
+            embed=embed,
+            vector_cache_bytes=vector_cache_bytes,
+            vector_index_from=vector_index_from,
         )
     )

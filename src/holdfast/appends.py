@@ -30,7 +30,7 @@ from holdfast.history import (
     usage_record,
 )
 from holdfast.kinds import MESSAGES, SESSIONS
-from holdfast.model import Message, Usage, message_from, title_from
+from holdfast.model import Message, Text, Usage, message_from, title_from
 from holdfast.parts import MARK, Kept, part_record
 
 ROOT = ""  # as a parent: in front of the first message; no message can have this id
@@ -72,8 +72,9 @@ def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
 
 def has_blobs(said: Sequence[Said], limit: int) -> bool:
     """Whether a message may have a part above the limit, or refers to a blob: what `lighten` is for."""
-    for one in said:
-        if len(one.body) > limit or MARK in one.body:
+    for one in said:  # every append asks, so a plain text is not searched
+        said_plainly = len(one.message.content) == 1 and type(one.message.content[0]) is Text
+        if len(one.body) > limit or ((not said_plainly or one.message.attachments) and MARK in one.body):
             return True
     return False
 

@@ -59,18 +59,11 @@ class Artifacts(Noun):
         )
         codec.check_json(metadata, "artifact metadata")
         codec.encode_value(draft, StoredArtifact, "artifact")
-        if timeout is None:
-            # Only waiting for the store is limited then: a large source may take its time.
-            self._check_owner(session_id)
+        # Without a timeout only waiting for the store is limited: a large source may take its time.
+        with contextlib.nullcontext() if timeout is None else self._within(timeout):
+            if session_id is not None:
+                history.must_see(self._store, session_id)
             return self._keep(draft, self._blobs().put(bytes_by_digest.pieces(content)))
-        with self._within(timeout):
-            self._check_owner(session_id)
-            return self._keep(draft, self._blobs().put(bytes_by_digest.pieces(content)))
-
-    def _check_owner(self, session_id: str | None) -> None:
-        """NotFound before the bytes are read, if there is no such session."""
-        if session_id is not None:
-            history.must_see(self._store, session_id)
 
     def _blobs(self) -> BlobStore:
         if self._ground.blobs is None:
@@ -138,9 +131,9 @@ class Artifacts(Noun):
     def _find(self, id: str) -> Artifact | None:
         digest = parts.digest_of(id)
         if digest is not None:
-            found = parts.find(self._store, digest)
-            alive = found is not None and history.is_alive(self._store, found.history)
-            return records.part_view(found.kept) if found is not None and alive else None
+            found = parts.with_blob(self._store, digest)
+            kept = (part.kept for part in found if history.is_alive(self._store, part.history))
+            return next(map(records.part_view, kept), None)
         record = records.find(self._store, id)
         stored = None if record is None else read_artifact(record)
         if stored is None or records.owner_of(self._store, stored.session_id) != stored.owner:

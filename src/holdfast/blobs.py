@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from holdfast.contracts import BlobStore, Query, Reader, Tidies
 from holdfast.errors import IntegrityError, InvalidInput, NotFound
@@ -20,8 +20,10 @@ from holdfast.kinds import ARTIFACTS, PARTS
 GRACE_S = 24 * 3600.0
 SETTLED_S = 600.0  # after which no put is still on its way to its record
 PIECE = 1024 * 1024
+_FOREVER_S = 1e12
 
 
+@runtime_checkable
 class Source(Protocol):
     """A binary file, or whatever else is read like one."""
 
@@ -42,15 +44,22 @@ def pieces(content: Content) -> Iterator[bytes]:
         yield from _cut(content)
     elif isinstance(content, Path):
         yield from _from_path(content)
-    elif isinstance(content, str) or not (hasattr(content, "read") or isinstance(content, Iterable)):
-        raise InvalidInput(
-            f"content is bytes, a binary file, a pathlib.Path or an iterable of bytes, not {type(content).__name__}"
-        )
     else:
-        for piece in _from_file(content) if hasattr(content, "read") else content:
+        for piece in _given(content):
             if not isinstance(piece, bytes | bytearray | memoryview):
                 raise InvalidInput(f"content gave {type(piece).__name__} instead of bytes; open files with 'rb'")
             yield from _cut(piece)
+
+
+def _given(content: Source | Iterable[bytes]) -> Iterable[bytes]:
+    """The pieces as the caller's file or iterable gives them."""
+    if isinstance(content, Source):
+        return _from_file(content)
+    if isinstance(content, Iterable) and not isinstance(content, str | dict):
+        return content
+    raise InvalidInput(
+        f"content is bytes, a binary file, a pathlib.Path or an iterable of bytes, not {type(content).__name__}"
+    )
 
 
 def _cut(content: bytes | bytearray | memoryview) -> Iterator[bytes]:
@@ -69,8 +78,10 @@ def _from_path(path: Path) -> Iterator[bytes]:
 
 
 def _from_file(file: Source) -> Iterator[bytes]:
-    while piece := file.read(PIECE):
-        yield piece
+    piece: bytes | None = None
+    while piece is None or piece:
+        piece = file.read(PIECE)
+        yield piece  # the last one too, which is no bytes at the end of a text file
 
 
 # what is read
@@ -117,7 +128,7 @@ def let_go(reader: Reader, blobs: BlobStore | None, digests: Iterable[bytes]) ->
 
 
 def _ago(seconds: float) -> int:
-    return time.time_ns() // 1000 - int(seconds * 1_000_000)
+    return time.time_ns() // 1000 - int(min(seconds, _FOREVER_S) * 1_000_000)
 
 
 def _remove(reader: Reader, blobs: BlobStore, digests: Iterable[bytes], before: int) -> int:

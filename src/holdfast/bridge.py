@@ -13,6 +13,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 from holdfast.commits import Plan
 from holdfast.contracts import Moved, RecordStore, Submits, Taken
 from holdfast.deadlines import within
+from holdfast.following import POLL_S, Following
+from holdfast.model import Event
 from holdfast.nouns import check_timeout
 
 P = ParamSpec("P")
@@ -80,7 +82,15 @@ class Bridge:
         while (piece := await self.call(next, source, None)) is not None:
             yield piece
 
+    async def poll(self, make: Callable[P, Following], /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Event]:
+        """What a follower finds, holding no thread between its looks."""
+        following = await self.call(make, *args, **kwargs)
+        while (found := await self.call(following.look)) is not None:
+            for event in found:
+                yield event
+            if not found:
+                await asyncio.sleep(POLL_S)
+
     async def close(self) -> None:
-        """Close the store and the pool."""
-        await self.call(self._store.close)
+        """Let the pool go, once what it worked for is closed."""
         self._pool.shutdown(wait=False)

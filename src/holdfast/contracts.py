@@ -321,6 +321,15 @@ class VectorIndex(Protocol):
         ...
 
 
+@runtime_checkable
+class Settles(Protocol):
+    """The capability of a vector index that gets faster by itself to say when it has."""
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until searches are as fast as they will be, at most so long; False if they are not yet."""
+        ...
+
+
 def check_limits(writes: Sequence[Write]) -> None:
     """InvalidInput for a commit larger than any backend promises to take."""
     if len(writes) > MAX_WRITES:

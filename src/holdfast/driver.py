@@ -3,85 +3,62 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, cast
 
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
-
-from holdfast import appends, codec, history
-from holdfast import run_records as records
-from holdfast.checkpoints import Checkpoints
-from holdfast.commits import commit, get
-from holdfast.contracts import Insert, Put, Reader, Write
-from holdfast.errors import Conflict, HoldfastError, InFlightCall, InvalidInput, ToolFailed
-from holdfast.holds import store_now
-from holdfast.ids import moment, new_id
-from holdfast.kinds import HOLDS, RUNS
-from holdfast.model import Checkpoint, EventKind, InFlight, Json, Message, Run
-from holdfast.nouns import Ground
-from holdfast.replays import Call, Replay, digest_of, said_digest
-from holdfast.run_records import StoredEvent, StoredRun
+from holdfast import appends, checkpoint_records, codec, history, run_checkpoints
+from holdfast.calls import Calls, inside
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.contracts import Reader, Record, Write
+from holdfast.deadlines import within
+from holdfast.errors import Conflict, HoldfastError, InvalidInput, ToolFailed
+from holdfast.ids import check_count, moment, new_id
+from holdfast.model import Checkpoint, Json, Message, Run
+from holdfast.nouns import Ground, check_timeout
+from holdfast.outcomes import InFlightPolicy, reason_of
+from holdfast.recorder import Recorder
+from holdfast.replays import Replay, digest_of
+from holdfast.run_records import run_view
 from holdfast.strategies import Event as LoopEvent
 from holdfast.strategies import Strategy
 
-Decision = Literal["raise", "retry", "skip", "fail"]
-InFlightPolicy = Decision | Callable[[InFlight], Decision]
-Ending = Literal["completed", "failed", "halted"]
 
+class Driver(Calls):
+    """`with hf.runs.start(session_id, key=…) as run:` completes at the end, fails with an exception.
 
-class Begun(Struct):
-    """A call that has begun: live, or settled by what is on record."""
-
-    call: str
-    name: str
-    settled: StoredEvent | None = None
-
-
-class Driver:
-    """`with hf.runs.start(session_id, key=…) as run:` completes at the end, fails with an exception."""
+    `extra` and `partial_results` go into every checkpoint of the run. A run that continues has them, and its
+    iteration, from the last good one.
+    """
 
     def __init__(
         self,
         ground: Ground,
-        checkpoints: Checkpoints,
-        run: StoredRun,
-        events: Sequence[StoredEvent],
+        recorder: Recorder,
+        replay: Replay,
         *,
-        open_events: Sequence[StoredEvent],
         in_flight: InFlightPolicy,
         strategy: Strategy,
-        lease_s: float,
     ) -> None:
-        self._ground = ground
+        super().__init__(ground, recorder, replay, in_flight)
+        recorder.used_by(self)
         self._store = ground.store
-        self._checkpoints = checkpoints
-        self._run = run
-        self._replay = Replay(events)
-        self._record = Replay(open_events)
-        self._in_flight = in_flight
         self._strategy = strategy
-        self._lease_s = lease_s
         self._iteration = 0
-        self._ended = threading.Event()
-        if run.status == "running":
-            threading.Thread(target=self._keep, name="holdfast-lease", daemon=True).start()
+        self.extra: Json = None
+        self.partial_results: list[Json] = []
 
     # what it is
 
     @property
     def id(self) -> str:
         """The run's id."""
-        return self._run.id
+        return self._recorder.run.id
 
     @property
     def record(self) -> Run:
         """The run as it stands on record, as this process last saw it."""
-        return records.run_view(self._run)
+        return run_view(self._recorder.run)
 
     @property
     def replaying(self) -> bool:
@@ -91,294 +68,171 @@ class Driver:
     @property
     def partial(self) -> str:
         """The text of an answer that was streaming when the run was interrupted."""
-        return self._record.partial
+        return self._replay.partial
 
-    def last_checkpoint(self) -> Checkpoint | None:
+    def last_checkpoint(self, *, timeout: float | None = None) -> Checkpoint | None:
         """The run's last good checkpoint, with its step, extra JSON and partial results; None if it has none."""
-        for one in self._checkpoints.list(session_id=self._run.session_id):
-            if one.run_id == self.id and one.damaged is None:
-                return one
-        return None
+        with self._within(timeout):
+            return run_checkpoints.last_good(self._store, self._recorder.run.owner, self.id)
 
-    def pending(self) -> list[InFlight]:
-        """Calls whose beginning is on record and whose end is not."""
-        return [InFlight(call=str(one.call), name=one.name, arguments=one.value) for one in self._record.open_calls()]
+    def _within(self, timeout: float | None) -> within:
+        return within(self._ground.timeout if timeout is None else check_timeout(timeout))
 
-    # what it does
+    # what it says
 
-    def append(self, *messages: Message | dict[str, Any]) -> list[Message]:
+    def append(self, *messages: Message | dict[str, Any], timeout: float | None = None) -> list[Message]:
         """Add messages to the session, or give those on record for this place of the program."""
         said = self._ground.say(messages)
-        digest = said_digest(one.message for one in said)
-        known = self._replay.match("append", "append", digest, None)
-        if known is not None:
-            return self._on_record(known)
-        made: list[list[Message]] = []
+        if not said:
+            return []
+        digest = digest_of([one.message for one in said])
+        answer = said[0].message.tool_call_id if len(said) == 1 and said[0].message.role == "tool" else None
+        with self._within(timeout):
+            known = self._replay.match("append", "append", digest, answer)
+            added = self._append(said, digest, answer) if known is None else self._on_record(known.value)
+        self._replay.asked.update(_asks(added))
+        return added
+
+    def _append(self, said: list[appends.Said], digest: str, answer: str | None) -> list[Message]:
+        made: list[appends.Appended] = []
 
         def add(reader: Reader) -> list[Write]:
-            seen = history.must_see(reader, self._run.session_id)
-            appended = appends.settle(reader, seen, said, None, True, self._ground.stamps.next(seen.pointer.updated_at))
-            made[:] = [appended.messages]
-            return appended.writes
+            seen = history.must_see(reader, self._recorder.run.session_id)
+            at = self._ground.stamps.next(seen.pointer.updated_at)
+            made[:] = [appends.settle(reader, seen, said, None, True, at)]
+            return made[-1].writes
 
-        ids = [one.message.id for one in said]
-        self._write("append", add, name="append", digest=digest, value=ids)
-        self._ground.heads.pop(self._run.session_id, None)
-        return made[-1]
+        messages = [one.message for one in said]
+        answers = [one.tool_call_id for one in messages if one.role == "tool" and one.tool_call_id]
+        self._recorder.write(
+            "append",
+            add,
+            name="append",
+            digest=digest,
+            value=[one.id for one in messages],
+            call=answer,
+            by_id=answer is not None,
+            within=inside(),
+            asks=_asks(messages),
+            answers=answers,
+        )
+        self._replay.answered(answers)
+        self._ground.remember(made[-1].seen)
+        return made[-1].messages
 
-    def _on_record(self, known: Call) -> list[Message]:
-        pointer = history.must_see(self._store, self._run.session_id).pointer
+    def _on_record(self, message_ids: Sequence[str]) -> list[Message]:
+        pointer = history.must_see(self._store, self._recorder.run.session_id).pointer
         found = []
-        for message_id in known.value:
+        for message_id in message_ids:
             _, branch, seq = history.find_reached(self._store, pointer, message_id).key
             run = history.last_of(history.segments(self._store, pointer.history, int(branch), int(seq)), 1)[0]
             found += [*history.read(self._store, pointer.session_id, pointer.history, run)]
         return found
 
-    def step(self, name: str, function: Callable[..., Any], /, *args: Json, **kwargs: Json) -> Any:
-        """Call a model, or give its answer on record; interrupted ones are simply asked again.
-
-        The answer is JSON or a Message.
-        """
-        begun = self._begin(name, {"args": [*args], "kwargs": kwargs}, None, idempotent=True)
-        if begun.settled is None:
-            self._finish(begun, self._attempt(begun, lambda: function(*args, **kwargs)))
-            self._maybe_checkpoint("model_response")
-        return self._outcome(begun)
-
-    def tool(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        /,
-        *,
-        call_id: str | None = None,
-        idempotent: bool = False,
-        **arguments: Json,
-    ) -> Any:
-        """Call a tool and keep its result, or give the result on record without calling it again.
-
-        One that was in flight when the process died is the caller's to decide, unless it is idempotent.
-        Parallel calls are told apart by `call_id`.
-        """
-        begun = self._begin(name, arguments, call_id, idempotent)
-        if begun.settled is None:
-            self._finish(begun, self._attempt(begun, lambda: function(**arguments)))
-            self._maybe_checkpoint("tool_call")
-        return self._outcome(begun)
-
-    async def astep(self, name: str, function: Callable[..., Awaitable[Any]], /, *args: Json, **kwargs: Json) -> Any:
-        """`step` with an async function, which runs on the caller's loop."""
-        given = {"args": [*args], "kwargs": kwargs}
-        begun = await asyncio.to_thread(self._begin, name, given, None, True)
-        if begun.settled is None:
-            answer = await self._aattempt(begun, lambda: function(*args, **kwargs))
-            await asyncio.to_thread(self._finish, begun, answer)
-            await asyncio.to_thread(self._maybe_checkpoint, "model_response")
-        return self._outcome(begun)
-
-    async def atool(
-        self,
-        name: str,
-        function: Callable[..., Awaitable[Any]],
-        /,
-        *,
-        call_id: str | None = None,
-        idempotent: bool = False,
-        **arguments: Json,
-    ) -> Any:
-        """`tool` with an async function, which runs on the caller's loop."""
-        begun = await asyncio.to_thread(self._begin, name, arguments, call_id, idempotent)
-        if begun.settled is None:
-            result = await self._aattempt(begun, lambda: function(**arguments))
-            await asyncio.to_thread(self._finish, begun, result)
-            await asyncio.to_thread(self._maybe_checkpoint, "tool_call")
-        return self._outcome(begun)
-
-    async def aappend(self, *messages: Message | dict[str, Any]) -> list[Message]:
+    async def aappend(self, *messages: Message | dict[str, Any], timeout: float | None = None) -> list[Message]:
         """`append`, awaited."""
-        return await asyncio.to_thread(self.append, *messages)
+        return await asyncio.to_thread(self.append, *messages, timeout=timeout)
 
-    def stream(self, text: str) -> None:
-        """Keep what a streaming answer says so far; the answer itself is appended once, whole."""
-        if self._replay.done:
-            self._write("partial", value=text)
+    def stream(self, text: str, *, timeout: float | None = None) -> None:
+        """Keep the next piece of a streaming answer, for followers and for `partial`; the answer is appended whole."""
+        if not isinstance(text, str):
+            raise InvalidInput(f"a piece of an answer is a string, not {type(text).__name__}")
+        if inside() is not None or self._replay.done:
+            with self._within(timeout):
+                self._recorder.write("partial", value=text, call=inside())
+
+    async def astream(self, text: str, *, timeout: float | None = None) -> None:
+        """`stream`, awaited."""
+        await asyncio.to_thread(self.stream, text, timeout=timeout)
+
+    # checkpoints
+
+    def go_on(self) -> None:
+        """Take up iteration, extra JSON and partial results from the last good checkpoint."""
+        last = self.last_checkpoint()
+        if last is not None:
+            self._iteration, self.extra = last.step or 0, last.extra
+            self.partial_results = [*last.partial_results]
 
     def iteration(self) -> int:
         """Say that the loop goes round once more; returns how often it has, counted from 1."""
         self._iteration += 1
-        self._maybe_checkpoint("iteration")
+        self._reached("iteration")
         return self._iteration
 
-    def checkpoint(
-        self,
-        *,
-        step: int | None = None,
-        extra: Json = None,
-        partial_results: Sequence[Json] = (),
-        name: str | None = None,
-    ) -> Checkpoint:
-        """A checkpoint of the session that belongs to this run."""
-        made = self._checkpoints.create(
-            session_id=self._run.session_id,
-            kind="automatic" if name is None else "manual",
-            step=step,
-            status="in_progress",
-            extra=extra,
-            partial_results=partial_results,
-            name=name,
-            run_id=self.id,
-            replace=step is not None,
-        )
-        self._write("checkpoint", value=made.id)
-        return made
+    async def aiteration(self) -> int:
+        """`iteration`, awaited."""
+        return await asyncio.to_thread(self.iteration)
 
-    def _maybe_checkpoint(self, event: LoopEvent) -> None:
+    def _reached(self, event: LoopEvent) -> None:
         if self._strategy.due(event, self._iteration) and self._replay.done:
-            self.checkpoint(extra={"iteration": self._iteration})
+            self._checkpoint("automatic", None, self._iteration or None)
 
-    # calls
+    def checkpoint(
+        self, *, step: int | None = None, name: str | None = None, timeout: float | None = None
+    ) -> Checkpoint:
+        """A checkpoint of the session that belongs to this run, with `extra` and `partial_results` as they are.
 
-    def _begin(self, name: str, arguments: Json, call_id: str | None, idempotent: bool) -> Begun:
-        codec.check_json(arguments, f"the arguments of {name!r}")
-        digest = digest_of(arguments)
-        known = self._replay.match("begun", name, digest, call_id)
-        if known is None:
-            call = call_id or new_id()
-            self._write("begun", call=call, name=name, digest=digest, value=arguments)
-            return Begun(call, name)
-        assert known.call is not None
-        begun = Begun(known.call, name, known.end)
-        if begun.settled is None and not idempotent:
-            self._decide(begun, InFlight(call=known.call, name=name, arguments=arguments))
-        return begun
+        The step is the iteration unless given. It takes the place of the run's last one of the same step.
+        """
+        if step is not None:
+            check_count(step, "step")
+        with self._within(timeout):
+            return self._checkpoint("manual", name, self._iteration or None if step is None else step)
 
-    def _decide(self, begun: Begun, call: InFlight) -> None:
-        """What to do about a call that may or may not have had its effect."""
-        decision = self._in_flight(call) if callable(self._in_flight) else self._in_flight
-        if decision == "skip":
-            begun.settled = self._write("done", call=begun.call, name=begun.name, value={"value": None})
-        elif decision == "fail":
-            reason = "it was in flight when the run was interrupted"
-            begun.settled = self._write("failed", call=begun.call, name=begun.name, value=reason)
-        elif decision != "retry":
-            raise InFlightCall(
-                f"{call.name!r} was in flight when the run was interrupted: it may have had its effect."
-                " Decide with in_flight='retry', 'skip' or 'fail', or declare it idempotent=True",
-                call,
-            )
+    async def acheckpoint(
+        self, *, step: int | None = None, name: str | None = None, timeout: float | None = None
+    ) -> Checkpoint:
+        """`checkpoint`, awaited."""
+        return await asyncio.to_thread(self.checkpoint, step=step, name=name, timeout=timeout)
 
-    def _attempt(self, begun: Begun, call: Callable[[], Any]) -> Any:
-        try:
-            result = call()
-        except Exception as cause:
-            # A tool may raise anything; it goes on record as failed, and to the caller as it was.
-            self._write("failed", call=begun.call, name=begun.name, value=f"{type(cause).__name__}: {cause}")
-            raise
-        if inspect.isawaitable(result):
-            raise InvalidInput(f"{begun.name!r} is async; use atool or astep")
-        return result
+    def _checkpoint(self, kind: str, name: str | None, step: int | None) -> Checkpoint:
+        draft = StoredCheckpoint(
+            id=new_id(),
+            owner="",
+            at=0,
+            created_at=moment(self._ground.stamps.next()),
+            kind=cast(Any, kind),
+            status="in_progress",
+            session_id=self._recorder.run.session_id,
+            run_id=self.id,
+            step=step,
+            name=name,
+            extra=self.extra,
+            partial_results=[*self.partial_results],
+        )
+        for what, value in (("extra", self.extra), ("partial_results", self.partial_results)):
+            codec.check_json(value, what)
+        made: list[tuple[Record, history.Seen]] = []
 
-    async def _aattempt(self, begun: Begun, call: Callable[[], Awaitable[Any]]) -> Any:
-        try:
-            return await call()
-        except Exception as cause:
-            # As above: on record as failed, to the caller as it was.
-            said = f"{type(cause).__name__}: {cause}"
-            await asyncio.to_thread(self._write, "failed", call=begun.call, name=begun.name, value=said)
-            raise
+        def take(reader: Reader) -> list[Write]:
+            writes, record, seen = run_checkpoints.take(reader, self._ground.stamps, draft)
+            made[:] = [(record, seen)]
+            return writes
 
-    def _finish(self, begun: Begun, result: Any) -> None:
-        try:
-            value = _to_json(result, begun.name)
-        except InvalidInput as cause:
-            self._write("failed", call=begun.call, name=begun.name, value=f"its result cannot be kept: {cause}")
-            raise
-        begun.settled = self._write("done", call=begun.call, name=begun.name, value=value)
-
-    def _outcome(self, begun: Begun) -> Any:
-        event = begun.settled
-        assert event is not None
-        if event.kind == "failed":
-            raise ToolFailed(f"{begun.name!r} failed: {event.value}")
-        return _from_json(event.value)
-
-    # the record
-
-    def _write(self, kind: EventKind, also: Callable[[Reader], list[Write]] | None = None, **said: Any) -> StoredEvent:
-        """Put an event on record, with other writes in the same commit; Conflict if the hold was lost."""
-        written: list[tuple[StoredRun, StoredEvent]] = []
-
-        def place(reader: Reader) -> list[Write]:
-            run, digest = self._mine(reader)
-            now = replace(run, events=run.events + 1)
-            event = StoredEvent(run_id=run.id, seq=now.events, kind=kind, at=moment(self._ground.stamps.next()), **said)
-            written[:] = [(now, event)]
-            extra = [] if also is None else also(reader)
-            return [Put(records.run_record(now), digest), Insert(records.event_record(now, event)), *extra]
-
-        commit(self._store, place)
-        self._run = written[-1][0]
-        return written[-1][1]
-
-    def _mine(self, reader: Reader) -> tuple[StoredRun, bytes]:
-        """The run as it is, if this process may still write to it."""
-        record = get(reader, RUNS, self._run.owner, self._run.number)
-        held = get(reader, HOLDS, self._run.owner)
-        run = None if record is None else records.read_run(record)
-        hold = None if held is None else records.read_hold(held)
-        if record is None or run is None or run.status != "running":
-            raise Conflict(
-                f"run {self.id!r} has ended ({'deleted' if run is None else run.status}); nothing was written"
-            )
-        if hold is None or (hold.run_id, hold.epoch, hold.released) != (self.id, self._run.epoch, False):
-            raise Conflict(f"run {self.id!r} lost its hold on session {run.session_id!r}; nothing was written")
-        return run, record.digest
-
-    def _keep(self) -> None:
-        """Renew the lease until the run ends or somebody else has it."""
-        while not self._ended.wait(self._lease_s / 3):
-            try:
-                commit(self._store, self._renewal)
-            except HoldfastError:
-                return
-
-    def _renewal(self, reader: Reader) -> list[Write]:
-        held = get(reader, HOLDS, self._run.owner)
-        self._mine(reader)
-        if held is None:
-            return []
-        until = store_now(self._store) + int(self._lease_s * 1_000_000)
-        return [Put(records.hold_record(replace(records.read_hold(held), until=until)), held.digest)]
+        self._recorder.write("checkpoint", take, value=draft.id)
+        self._ground.remember(made[-1][1])
+        return checkpoint_records.view(made[-1][0])
 
     # the end
 
-    def complete(self) -> Run:
-        """End the run as completed."""
-        return self._end("completed", None)
+    def complete(self, *, timeout: float | None = None) -> Run:
+        """End the run as completed; Conflict if something on record has not been done again."""
+        if self._recorder.is_open:
+            self._replay.check_done()
+        return self._finish("completed", None, None, timeout)
 
-    def fail(self, reason: str) -> Run:
+    def fail(self, reason: str, *, timeout: float | None = None) -> Run:
         """End the run as failed; the same key re-enters it."""
-        return self._end("failed", reason)
+        return self._finish("failed", _checked(reason), None, timeout)
 
-    def halt(self, reason: str) -> Run:
+    def halt(self, reason: str, *, timeout: float | None = None) -> Run:
         """End the run as halted; the same key re-enters it."""
-        return self._end("halted", reason)
+        return self._finish("halted", _checked(reason), None, timeout)
 
-    def _end(self, status: Ending, reason: str | None) -> Run:
-        if self._ended.is_set() or self._run.status != "running":
-            return self.record
-        ended: list[StoredRun] = []
-
-        def place(reader: Reader) -> list[Write]:
-            run, _ = self._mine(reader)
-            writes, after = records.end_writes(reader, run, status, reason, moment(self._ground.stamps.next()))
-            ended[:] = [after]
-            return writes
-
-        self._ended.set()
-        commit(self._store, place)
-        self._run = ended[-1]
+    def _finish(self, status: Any, reason: str | None, call: str | None, timeout: float | None) -> Run:
+        with self._within(timeout):
+            self._recorder.end(status, reason, call)
         return self.record
 
     def __enter__(self) -> Driver:
@@ -387,15 +241,22 @@ class Driver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._ended.is_set() or self._run.status != "running":
-            return
         if error is None:
+            self._complete()
+            return
+        status = "failed" if isinstance(error, Exception) else "halted"
+        call = error.call if isinstance(error, ToolFailed) else None
+        try:
+            self._finish(status, reason_of(error), call, None)
+        except HoldfastError as cause:
+            error.add_note(f"the run could not be ended: {cause}")
+
+    def _complete(self) -> None:
+        try:
             self.complete()
-        else:
-            try:
-                self.fail(f"{type(error).__name__}: {error}")
-            except Conflict:
-                self._ended.set()  # the hold was lost, which the error on its way says already
+        except Conflict as difference:
+            self.__exit__(type(difference), difference, None)
+            raise
 
     async def __aenter__(self) -> Driver:
         return self
@@ -406,14 +267,12 @@ class Driver:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
 
-def _to_json(result: Any, name: str) -> Json:
-    if isinstance(result, Message):
-        return {"message": msgspec.to_builtins(result)}
-    codec.check_json(result, f"the result of {name!r}")
-    return {"value": result}
+def _asks(messages: Sequence[Message]) -> dict[str, str]:
+    """The calls that messages ask for, each with its message."""
+    return {call.id: message.id for message in messages for call in message.tool_calls}
 
 
-def _from_json(value: Json) -> Any:
-    if "message" in value:
-        return msgspec.convert(value["message"], Message)
-    return value["value"]
+def _checked(reason: object) -> str:
+    if not isinstance(reason, str):
+        raise InvalidInput(f"reason is a string, not {type(reason).__name__}")
+    return reason

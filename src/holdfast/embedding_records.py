@@ -104,9 +104,20 @@ def read_stored(record: Record) -> StoredEmbedding:
     return codec.decode(record.body, StoredEmbedding, f"embedding {record.key[0]!r}")
 
 
+def read_sound(record: Record, dimension: int) -> StoredEmbedding | None:
+    """What an embedding's record says, or None if it is damaged: one bad number would spoil a whole search."""
+    if codec.digest(record.body) != record.digest:
+        return None
+    try:
+        stored = read_stored(record)
+    except CorruptData:
+        return None
+    return stored if len(stored.vector) == 4 * dimension else None
+
+
 def record_of(stored: StoredEmbedding) -> Record:
-    """The record of an embedding."""
-    body = codec.encode_value(stored, StoredEmbedding, f"embedding {stored.id!r}")
+    """The record of an embedding that was checked before."""
+    body = codec.encode(stored, f"embedding {stored.id!r}")
     return Record(EMBEDDINGS, (stored.id,), body, codec.digest(body), (stored.owner, stored.model, stored.at))
 
 

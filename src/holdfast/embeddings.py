@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -29,6 +29,8 @@ class Embeddings(Noun):
 
     def __init__(self, ground: Ground, nearest: Nearest, embed: Embed | None = None) -> None:
         super().__init__(ground)
+        if embed is not None and not callable(embed):
+            raise InvalidInput(f"embed is a function from text to vector, not {type(embed).__name__}")
         self._nearest = nearest
         self._embed = embed
 
@@ -50,17 +52,14 @@ class Embeddings(Noun):
         Up to 200 are written in one commit; of more, some may be there if it fails, and repeating is safe.
         """
         if isinstance(given, str):
-            embedding = Embedding(
-                id=given,
-                vector=vector,  # type: ignore[arg-type]  # float32 checks it
-                session_id=session_id,
-                model=model,
-                metadata=metadata,
-                created_at=moment(self._stamps.next()),
-            )
+            at = moment(self._stamps.next())
+            named = {"session_id": session_id, "model": model, "metadata": metadata, "created_at": at}
+            given = Embedding(id=given, vector=vector, **named)  # type: ignore[arg-type]  # all of it is checked below
         elif (vector, session_id, model, metadata) != (None, None, "", None):
             raise InvalidInput("an Embedding says everything itself; give the rest only with an id")
-        chosen = [embedding] if isinstance(given, str) else _listed(given)
+        chosen = [given] if isinstance(given, Embedding) else given
+        if not isinstance(chosen, list | tuple):
+            raise InvalidInput(f"upsert takes an Embedding, a list of them, or an id, not {type(given).__name__}")
         drafts = {one.id: one for one in map(_draft, chosen)}
         with self._within(timeout):
             for batch in _batches(drafts.values()):
@@ -143,6 +142,18 @@ class Embeddings(Noun):
         best = islice(merge(*found, key=Scored.order), limit)
         return [Neighbour(embedding=records.view(one.stored), score=one.score) for one in best]
 
+    def warm(self, model: str | None = None, *, timeout: float | None = None) -> int:
+        """Load a model's vectors, or all, before the first search does, and return how many there are.
+
+        It waits for the approximate index where there is one; Busy if that takes longer than the timeout.
+        """
+        wanted = None if model is None else records.check_model(model)
+        with self._within(timeout):
+            spaces = self._spaces(wanted)
+            for space in spaces:
+                self._nearest.warm(space)
+            return sum(space.count for space in spaces)
+
     def list(
         self,
         *,
@@ -183,26 +194,21 @@ class Embeddings(Noun):
             raise InvalidInput("to search by text, open the store with embed=, a function from text to vector")
         return self._embed(text)
 
+    def _spaces(self, model: str | None) -> Sequence[Space]:
+        """The model's space, if it has vectors, or all."""
+        if model is None:
+            return [records.read_space(one) for one in self._store.scan(Query(kind=EMBEDDING_SPACES))]
+        present = records.look_up_space(self._store, model)
+        return [] if present is None else [present]
+
     def _fitting(self, model: str | None, dimension: int) -> Iterator[Space]:
         """The model's space, or all of this dimension; InvalidInput if there are only others."""
-        if model is None:
-            spaces = [records.read_space(one) for one in self._store.scan(Query(kind=EMBEDDING_SPACES))]
-        else:
-            present = records.look_up_space(self._store, model)
-            spaces = [] if present is None else [present]
+        spaces = self._spaces(model)
         fitting = [space for space in spaces if space.dimension == dimension]
         if spaces and not fitting:
             known = " or ".join(sorted({str(space.dimension) for space in spaces}))
             raise InvalidInput(f"the stored vectors have {known} dimensions, the one looked for has {dimension}")
         return iter(fitting)
-
-
-def _listed(given: Embedding | Sequence[Embedding]) -> Sequence[Embedding]:
-    if isinstance(given, Embedding):
-        return [given]
-    if not isinstance(given, Sequence):
-        raise InvalidInput(f"upsert takes an Embedding, a list of them, or an id, not {type(given).__name__}")
-    return given
 
 
 def _draft(embedding: Embedding) -> StoredEmbedding:
@@ -236,7 +242,7 @@ def _check_filters(session_id: str | None, model: str | None, metadata: Mapping[
     return Wanted(metadata=metadata or {})
 
 
-def _batches(drafts: Iterator[StoredEmbedding] | Sequence[StoredEmbedding]) -> Iterator[list[StoredEmbedding]]:
+def _batches(drafts: Iterable[StoredEmbedding]) -> Iterator[list[StoredEmbedding]]:
     batch: list[StoredEmbedding] = []
     size = 0
     for draft in drafts:

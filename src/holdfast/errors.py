@@ -15,7 +15,7 @@ HoldfastError
 ├── MigrationError      the store was written by a version this one cannot read
 ├── Unsupported         this backend, or this way of opening it, cannot do that
 ├── BackendError        the backend failed in a way of its own
-└── ToolFailed          a tool's failure, given again from the record
+└── ToolFailed          a tool or a model call of a run failed, now or on record
 
 `retry` says whether the same call may succeed later without any change.
 """
@@ -107,4 +107,13 @@ class BackendError(HoldfastError):
 
 
 class ToolFailed(HoldfastError):
-    """A tool's failure, given again from the record; the tool was not called."""
+    """A tool or a model call of a run failed; a replay fails in the same way, without calling it again.
+
+    `kind` is the name of the exception it raised, which is the cause where it has just been raised; `call` tells
+    the call from others.
+    """
+
+    def __init__(self, message: str, kind: str = "", call: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.call = call

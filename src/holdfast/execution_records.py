@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast import codec, history
 from holdfast.commits import next_number
 from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
-from holdfast.errors import AlreadyExists, Conflict
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.filters import Filter
 from holdfast.history import Pointer
 from holdfast.ids import check_count, check_id
@@ -47,7 +47,8 @@ class _Outcome(Struct, frozen=True, gc=False):
 
 def check_execution(execution: ToolExecution) -> None:
     """InvalidInput where an execution cannot be stored as it is."""
-    codec.encode_value(execution, ToolExecution, "execution")
+    if not isinstance(execution, ToolExecution):
+        raise InvalidInput(f"an execution is a ToolExecution, not {type(execution).__name__}")
     check_id(execution.id, "execution id")
     if execution.message_id is not None:
         check_id(execution.message_id, "message id")
@@ -55,6 +56,7 @@ def check_execution(execution: ToolExecution) -> None:
         check_count(execution.duration_ms, "duration_ms")
     codec.check_json(execution.arguments, "the arguments of an execution")
     codec.check_json(execution.result, "the result of an execution")
+    codec.encode_value(execution, ToolExecution, "execution")
 
 
 def find(reader: Reader, execution_id: str) -> Record | None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from holdfast import codec, history
+from holdfast import codec, embedding_records, history
 from holdfast.agent_records import read_present
 from holdfast.artifact_records import read_artifact
 from holdfast.checkpoint_records import StoredCapture
@@ -30,6 +30,8 @@ from holdfast.kinds import (
     BRANCHES,
     CAPTURES,
     CHECKPOINTS,
+    EMBEDDING_SPACES,
+    EMBEDDINGS,
     EVENTS,
     EXECUTIONS,
     EXTRA_USAGES,
@@ -165,6 +167,8 @@ class Verifier:
             HOLDS: _hold,
             EXECUTIONS: _execution,
             EXTRA_USAGES: _extra_usage,
+            EMBEDDINGS: _embedding,
+            EMBEDDING_SPACES: _embedding_space,
         }
 
     def _read_all(self, kind: Kind) -> None:
@@ -409,3 +413,13 @@ def _execution(record: Record) -> tuple[Scalar, ...]:
 def _extra_usage(record: Record) -> tuple[Scalar, ...]:
     one = read_extra(record)
     return (one.session, one.n, one.id)
+
+
+def _embedding(record: Record) -> tuple[Scalar, ...]:
+    one = embedding_records.read_stored(record)
+    embedding_records.from_bytes(one.vector)
+    return (one.id, one.owner, one.model, one.at)
+
+
+def _embedding_space(record: Record) -> tuple[Scalar, ...]:
+    return (embedding_records.read_space(record).model,)

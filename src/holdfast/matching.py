@@ -9,6 +9,7 @@ them in a query is found wherever it stands. What has neither, such as `%` or an
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from itertools import groupby
 from typing import Literal
 
@@ -88,12 +89,18 @@ class Wanted(Struct, frozen=True, gc=False):
             counts += [there.count(word) for word in self.words]
         return sum(counts) if counts and all(counts) else 0
 
-    def may_be_in(self, body: bytes) -> bool:
-        """False if a message with this body surely lacks it; cheaper than reading the message."""
-        if not body.isascii() or b"\\u" in body:
-            return True
-        lowered = body.lower()
-        return all(_verbatim(piece) in lowered for piece in (*self.words, *self.runs, *self.anywhere))
+    def sieve(self) -> Callable[[bytes], bool]:
+        """A function that is False for the bodies of messages that surely lack it; cheaper than reading them."""
+        pieces = [_verbatim(piece) for piece in (*self.words, *self.runs, *self.anywhere)]
+        longest = max(pieces, key=len, default=b"")
+
+        def may_have(body: bytes) -> bool:
+            if not body.isascii() or b"\\u" in body:
+                return True
+            lowered = body.lower()
+            return longest in lowered and all(piece in lowered for piece in pieces)
+
+        return may_have
 
 
 def _verbatim(piece: str) -> bytes:
@@ -151,7 +158,7 @@ def snippet(text: str, wanted: Wanted) -> str:
     """A piece of a text around the first thing found in it."""
     start = max(0, _first(text, wanted) - _LEAD)
     if start:
-        start = next((at + 1 for at in range(start, start + _LEAD // 2) if text[at : at + 1].isspace()), start)
+        start = 1 + max(text.find(" ", start, start + _LEAD // 2), start - 1)
     stop = start + SNIPPET
     shown = " ".join(text[start:stop].split())
     return f"{'…' if start else ''}{shown}{'…' if stop < len(text) else ''}"
@@ -177,7 +184,7 @@ def _find_word(folded: str, word: str) -> int:
     at = folded.find(word)
     while at >= 0:
         around = folded[at - 1 : at] + folded[at + len(word) : at + len(word) + 1]
-        if all(_sort(char) != "word" for char in around):
+        if not any(char.isalnum() or char == "_" for char in around):
             return at
         at = folded.find(word, at + 1)
     return -1

@@ -428,7 +428,9 @@ class CheckpointDiff(Value, frozen=True, kw_only=True):
 
 
 RunStatus = Literal["running", "completed", "failed", "halted"]
-EventKind = Literal["started", "resumed", "append", "begun", "done", "failed", "partial", "checkpoint", "ended"]
+EventKind = Literal[
+    "started", "resumed", "append", "begun", "retried", "done", "failed", "partial", "checkpoint", "ended"
+]
 
 
 class Run(Value, frozen=True, kw_only=True):
@@ -458,11 +460,15 @@ class Event(Value, frozen=True, kw_only=True):
 
 
 class InFlight(Value, frozen=True, kw_only=True):
-    """A call whose beginning is on record and whose end is not: it may or may not have had its effect."""
+    """A call whose beginning is on record and whose end is not: it may or may not have had its effect.
+
+    With `error` it has ended so, and the run with it.
+    """
 
     call: str
     name: str
     arguments: Json
+    error: str | None = None
 
 
 class Artifact(Value, frozen=True, kw_only=True):
@@ -477,6 +483,15 @@ class Artifact(Value, frozen=True, kw_only=True):
     digest: str
     metadata: dict[str, Json] | None = None
     created_at: Moment
+
+
+class Found(Value, frozen=True, kw_only=True):
+    """A message that a search has found in a session, a piece of its text, and how well it fits."""
+
+    message: Message
+    snippet: str
+    score: float
+    session_id: str
 
 
 class Collected(Value, frozen=True, kw_only=True):

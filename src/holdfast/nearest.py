@@ -15,12 +15,13 @@ from itertools import islice
 
 from msgspec import Struct
 
-from holdfast.contracts import Near, Query, RecordStore, Vector, VectorIndex
+from holdfast.contracts import Near, Query, RecordStore, Settles, Vector, VectorIndex
 from holdfast.deadlines import remaining
-from holdfast.embedding_records import Space, StoredEmbedding, from_bytes, holds, labels_of, read_stored
+from holdfast.embedding_records import Space, StoredEmbedding, from_bytes, holds, labels_of, read_sound
 from holdfast.errors import Busy
 from holdfast.filters import Filter
 from holdfast.history import see
+from holdfast.ids import check_whole
 from holdfast.kinds import EMBEDDINGS, HEADS
 from holdfast.model import Json
 
@@ -62,6 +63,7 @@ class _Kept:
     def __init__(self, space: Space, index: VectorIndex) -> None:
         self.uid = space.uid
         self.model = space.model
+        self.dimension = space.dimension
         self.at = 0
         self.bytes = _bytes_of(space)
         self.index = index
@@ -85,7 +87,7 @@ class Nearest:
     def __init__(self, store: RecordStore, make: MakeIndex, cache_bytes: int = CACHE_BYTES) -> None:
         self._store = store
         self._make = make
-        self._limit = cache_bytes
+        self._limit = check_whole(cache_bytes, "vector_cache_bytes")
         self._kept: dict[str, _Kept] = {}
         self._lock = threading.Lock()
 
@@ -98,9 +100,20 @@ class Nearest:
         finally:
             self._lock.release()
 
+    @contextmanager
+    def _if_free(self) -> Iterator[Mapping[str, _Kept]]:
+        """The indexes, or none while somebody searches: what they then miss, the next search finds out by itself."""
+        free = self._lock.acquire(blocking=False)
+        try:
+            yield self._kept if free else {}
+        finally:
+            if free:
+                self._lock.release()
+
     def search(self, space: Space, vector: array[float], limit: int, wanted: Wanted) -> list[Scored]:
         """The nearest of a model, best first, ties by id."""
         if _bytes_of(space) > self._limit:
+            self._let_go(space.model)
             return self._stream(space, vector, limit, wanted)
         with self._alone():
             kept = self._current(space)
@@ -113,20 +126,29 @@ class Nearest:
                 asked *= _MORE  # some have changed, were deleted or detached, so look further; at last at all
             return found[:limit]
 
+    def warm(self, space: Space) -> None:
+        """Load a model's vectors, and wait for the index of them; nothing where they are too many to be kept."""
+        if _bytes_of(space) > self._limit:
+            return
+        with self._alone():
+            index = self._current(space).index
+        if isinstance(index, Settles) and not index.settle(remaining()):
+            raise Busy(f"the index of model {space.model!r} is still being made; searches are exact meanwhile")
+
     # keeping an index current
 
     def learn(self, model: str, uid: str, before: int, stored: Sequence[StoredEmbedding]) -> None:
         """Take over writes of this client's own, if the index had seen all before them."""
-        with self._alone():
-            kept = self._kept.get(model)
+        with self._if_free() as indexes:
+            kept = indexes.get(model)
             if kept is not None and (kept.uid, kept.at) == (uid, before):
                 kept.take(stored)
                 kept.at = stored[-1].at
 
     def forget(self, ids: Sequence[str]) -> None:
         """Drop what this client has deleted."""
-        with self._alone():
-            for kept in self._kept.values():
+        with self._if_free() as indexes:
+            for kept in indexes.values():
                 kept.drop(ids)
 
     def close(self) -> None:
@@ -138,33 +160,38 @@ class Nearest:
 
     def _current(self, space: Space) -> _Kept:
         """The index of a space, with every write up to the space's last."""
-        kept = self._kept.pop(space.model, None)
-        if kept is not None and kept.uid != space.uid:
-            kept.index.close()
-            kept = None
-        kept = kept or _Kept(space, self._make(space.dimension))
+        kept = self._kept.get(space.model)
+        if kept is None or kept.uid != space.uid:
+            self._let_go(space.model)
+            kept = _Kept(space, self._make(space.dimension))
+        self._kept.pop(space.model, None)
+        self._kept[space.model] = kept  # at the end, as the last used
         kept.bytes = _bytes_of(space)
-        self._make_room(kept.bytes)
+        self._make_room()
         if kept.at < space.at:
-            for block in self._blocks(space.model, kept.at + 1, Wanted()):
+            for block in self._blocks(space, kept.at + 1, Wanted()):
                 kept.take(block)
             kept.at = space.at
-        self._kept[space.model] = kept
         return kept
 
-    def _make_room(self, size: int) -> None:
-        """Let the least used indexes go until one more of this size fits; the last used are at the end."""
-        while self._kept and size + sum(kept.bytes for kept in self._kept.values()) > self._limit:
-            self._kept.pop(next(iter(self._kept))).index.close()
+    def _make_room(self) -> None:
+        """Let the least used indexes go until the others fit; the last used alone always does."""
+        while len(self._kept) > 1 and sum(kept.bytes for kept in self._kept.values()) > self._limit:
+            self._let_go(next(iter(self._kept)))
 
-    def _blocks(self, model: str, first: int, wanted: Wanted) -> Iterator[list[StoredEmbedding]]:
-        """What a model holds from a write on, in the order of writing, so that what is moved is met later."""
-        where = [Filter("model", "=", model), Filter("at", ">=", first)]
+    def _let_go(self, model: str) -> None:
+        kept = self._kept.pop(model, None)
+        if kept is not None:
+            kept.index.close()
+
+    def _blocks(self, space: Space, first: int, wanted: Wanted) -> Iterator[list[StoredEmbedding]]:
+        """What a model holds from a write on, in the order of writing, so that what is written again is met later."""
+        where = [Filter("model", "=", space.model), Filter("at", ">=", first)]
         if wanted.owner is not None:
             where.append(Filter("owner", "=", wanted.owner))
-        rows = map(read_stored, self._store.scan(Query(kind=EMBEDDINGS, where=tuple(where), order="at")))
+        rows = self._store.scan(Query(kind=EMBEDDINGS, where=tuple(where), order="at"))
         while block := list(islice(rows, _BLOCK)):
-            yield block
+            yield [one for row in block if (one := read_sound(row, space.dimension)) is not None]
 
     # looking up what an index names
 
@@ -175,11 +202,10 @@ class Nearest:
         changed: list[StoredEmbedding] = []
         gone: list[str] = []
         for one, record in zip(near, records, strict=True):
-            if record is None or record.fields[1] != kept.model:
+            stored = None if record is None else read_sound(record, kept.dimension)
+            if stored is None or stored.model != kept.model:
                 gone.append(one.id)
-                continue
-            stored = read_stored(record)
-            if kept.writes[one.id] == stored.at:
+            elif kept.writes[one.id] == stored.at:
                 found.append(Scored(stored, one.score))
             else:
                 changed.append(stored)
@@ -192,22 +218,17 @@ class Nearest:
     def _stream(self, space: Space, vector: array[float], limit: int, wanted: Wanted) -> list[Scored]:
         """The same answer without an index: all vectors pass by in blocks, and the best so far are kept."""
         best: dict[str, Scored] = {}
-        for block in self._blocks(space.model, 0, wanted):
-            index, by_id = self._make(space.dimension), {one.id: one for one in block if wanted.admits(one)}
-            index.upsert([_vector_of(one) for one in by_id.values()])
-            near = index.search(vector, len(by_id))
-            index.close()
-            scored = [Scored(by_id[one.id], one.score) for one in near]
+        for block in self._blocks(space, 0, wanted):
             for one in block:
                 best.pop(one.id, None)  # it was written again while we read, and this is what it is now
-            best.update((one.stored.id, one) for one in islice(self._admitted(scored, wanted), limit))
-            best = {one.stored.id: one for one in sorted(best.values(), key=Scored.order)[:limit]}
+            shown = sessions_shown(self._store, block, with_detached=wanted.owner is not None)
+            seen = {one.id: one for one in block if one.owner in shown and wanted.admits(one)}
+            index = self._make(space.dimension)
+            index.upsert([_vector_of(one) for one in seen.values()])
+            found = [Scored(seen[near.id], near.score) for near in index.search(vector, limit)]
+            index.close()
+            best = {one.stored.id: one for one in sorted([*best.values(), *found], key=Scored.order)[:limit]}
         return list(best.values())
-
-    def _admitted(self, scored: Sequence[Scored], wanted: Wanted) -> Iterator[Scored]:
-        """Those that may be seen, looked up a few at a time, since mostly the first few are enough."""
-        for start in range(0, len(scored), 100):
-            yield from _visible(self._store, scored[start : start + 100], wanted)
 
 
 def _visible(store: RecordStore, found: Sequence[Scored], wanted: Wanted) -> list[Scored]:

@@ -40,7 +40,6 @@ class Ground(Struct, frozen=True):
             self.heads.clear()
         self.heads[seen.pointer.session_id] = seen
 
-
     def say(self, messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
         """Encode and check what is to be appended, and put its large parts as blobs."""
         said = appends.say(messages)
@@ -66,6 +65,11 @@ class Noun:
 
 def check_timeout(timeout: float) -> float:
     """The timeout, or InvalidInput if it is no number of seconds."""
-    if not isinstance(timeout, int | float) or not timeout >= 0:
-        raise InvalidInput(f"timeout is a number of seconds from 0, not {timeout!r}")
-    return timeout
+    return check_seconds(timeout, "timeout")
+
+
+def check_seconds(value: float, what: str) -> float:
+    """The number itself, or InvalidInput if it is no number of seconds."""
+    if not isinstance(value, int | float) or not value >= 0:
+        raise InvalidInput(f"{what} is a number of seconds from 0, not {value!r}")
+    return value

@@ -70,7 +70,7 @@ def lighten(message: Message, blobs: BlobStore, limit: int) -> tuple[Message, di
             return part
         blob = blobs.put(pieces(content))
         put[blob.digest] = blob.size
-        kept = {"data": None, "artifact_id": id_of(blob.digest)}
+        kept: dict[str, object] = {"data": None, "artifact_id": id_of(blob.digest)}
         if isinstance(part, Attachment):
             kept |= {"content": None, "size": blob.size if part.size is None else part.size}
         return replace(part, **kept)
@@ -105,9 +105,9 @@ def kept_by(message: Message, reader: Reader, blobs: BlobStore, put: dict[bytes,
 
 
 def _size(digest: bytes, reader: Reader, blobs: BlobStore) -> int:
-    found = find(reader, digest)
-    if found is not None:
-        return found.kept.size
+    known = next(with_blob(reader, digest), None)
+    if known is not None:
+        return known.kept.size
     try:
         # Put again, so that gc knows that somebody is about to refer to it.
         return blobs.put(blobs.get(digest)).size
@@ -136,7 +136,7 @@ def parts_at(reader: Reader, message: Key) -> list[StoredPart]:
     return [read_part(row) for row in reader.scan(Query(kind=PARTS, prefix=message))]
 
 
-def find(reader: Reader, digest: bytes) -> StoredPart | None:
-    """A part with these bytes, of whatever message."""
-    same = Query(kind=PARTS, where=(Filter("blob", "=", digest),), limit=1)
-    return next((read_part(row) for row in reader.scan(same)), None)
+def with_blob(reader: Reader, digest: bytes) -> Iterator[StoredPart]:
+    """The parts that have these bytes, of whatever messages."""
+    for row in reader.scan(Query(kind=PARTS, where=(Filter("blob", "=", digest),))):
+        yield read_part(row)

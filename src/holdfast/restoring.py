@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace as with_changes
@@ -63,8 +64,10 @@ class Restoring(Keeping):
             wanted = self._wanted(stored, sessions)
             with_state = stored.session_id is None and (sessions is None if state is None else state)
             self._verify(stored, wanted, with_state, verify)
+            whole = sessions is None and stored.session_id is None
             if force:
-                self._revoke([*wanted.values()])
+                newer = self._store.scan(Query(kind=HEADS, where=_shown(stored.agent_id))) if whole else ()
+                self._revoke([*(one.session_id for one in wanted.values()), *(str(row.key[0]) for row in newer)])
             restored = self._restore(stored, wanted, with_state, whole=sessions is None)
             self._ground.heads.clear()
             return restored
@@ -114,13 +117,14 @@ class Restoring(Keeping):
         self._stage(stored.agent_id, leave=1)
         return self._restore_agent(stored, recovery, wanted, with_state, whole)
 
-    def _revoke(self, captures: Sequence[Capture]) -> None:
+    def _revoke(self, session_ids: Sequence[str]) -> None:
         """End the runs that hold these sessions."""
-        for capture in captures:
-            commit(self._store, lambda reader, capture=capture: self._revocation(reader, capture))  # type: ignore[misc]
+        for session_id in session_ids:
+            if self._revocation(self._store, session_id):
+                commit(self._store, partial(self._revocation, session_id=session_id))
 
-    def _revocation(self, reader: Reader, capture: Capture) -> list[Write]:
-        seen = history.look_up(reader, capture.session_id)
+    def _revocation(self, reader: Reader, session_id: str) -> list[Write]:
+        seen = history.look_up(reader, session_id)
         hold = None if seen is None else hold_of(reader, seen.pointer.uid)
         record = None if hold is None else find_run(reader, hold.run_id)
         run = None if record is None else read_run(record)
@@ -234,8 +238,7 @@ class Restoring(Keeping):
         return detached
 
     def _attached(self, reader: Reader, instant: Instant, agent_id: str | None) -> Iterator[Seen]:
-        mine = (Filter("agent_id", "=", agent_id), Filter("detached_by", "=", None))
-        for record in list(reader.scan(Query(kind=HEADS, where=mine))):
+        for record in list(reader.scan(Query(kind=HEADS, where=_shown(agent_id)))):
             seen = instant.look(str(record.key[0]))
             if seen is not None:
                 yield seen
@@ -254,6 +257,11 @@ class Restoring(Keeping):
             raise NotFound(f"checkpoint {stored.id!r} refers to no agent revision")
         present, _ = must_be_present(reader, stored.agent_id)
         return self._agents._read(record, present)
+
+
+def _shown(agent_id: str | None) -> tuple[Filter, ...]:
+    """The sessions that an agent shows."""
+    return (Filter("agent_id", "=", agent_id), Filter("detached_by", "=", None))
 
 
 def _within_limits(writes: list[Write]) -> list[Write]:

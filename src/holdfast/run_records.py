@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast import codec
@@ -15,6 +16,8 @@ from holdfast.errors import NotFound
 from holdfast.filters import Filter
 from holdfast.kinds import EVENTS, HOLDS, RUNS
 from holdfast.model import Event, EventKind, Json, Moment, Run, RunStatus, Value
+
+Ending = Literal["completed", "failed", "halted"]
 
 
 class StoredRun(Value, frozen=True, kw_only=True):
@@ -35,7 +38,11 @@ class StoredRun(Value, frozen=True, kw_only=True):
 
 
 class StoredEvent(Value, frozen=True, kw_only=True):
-    """Something that happened in a run. `call` tells the beginning and the end of one call together."""
+    """Something that happened in a run. `call` tells the beginning and the end of one call together.
+
+    `by_id` is what a replay finds by its call, wherever it comes; `within` is the call it was made from. `asks` are
+    the calls that appended messages ask for, with the message of each; `answers` are those they answer.
+    """
 
     run_id: str
     seq: int
@@ -45,6 +52,13 @@ class StoredEvent(Value, frozen=True, kw_only=True):
     name: str | None = None
     digest: str | None = None
     value: Json = None
+    what: Literal["tool", "step"] | None = None
+    by_id: bool = False
+    within: str | None = None
+    execution: str | None = None
+    asks: dict[str, str] = {}
+    answers: list[str] = []
+    redacted: bool = False
 
 
 class Hold(Value, frozen=True, kw_only=True):
@@ -60,9 +74,12 @@ class Hold(Value, frozen=True, kw_only=True):
     released: bool = False
 
 
-def run_record(run: StoredRun) -> Record:
-    """The record of a run."""
-    body = codec.encode_value(run, StoredRun, "run")
+# from values to records
+
+
+def run_record(run: StoredRun, over: Record | None = None) -> Record:
+    """The record of a run, in the place of an older one of it."""
+    body = _body(run, over, "run")
     return Record(RUNS, (run.owner, run.number), body, codec.digest(body), (run.id, run.key, run.status))
 
 
@@ -72,10 +89,20 @@ def event_record(run: StoredRun, event: StoredEvent) -> Record:
     return Record(EVENTS, (run.owner, run.number, event.seq), body, codec.digest(body))
 
 
-def hold_record(hold: Hold) -> Record:
-    """The record of who holds a session."""
-    body = codec.encode(hold, "hold")
+def hold_record(hold: Hold, over: Record | None = None) -> Record:
+    """The record of who holds a session, in the place of an older one."""
+    body = _body(hold, over, "hold")
     return Record(HOLDS, (hold.session,), body, codec.digest(body))
+
+
+def _body(value: Value, over: Record | None, what: str) -> bytes:
+    """The bytes of a value; what only a later version knows of the older record stays."""
+    envelope = {} if over is None else codec.decode_envelope(over.body, what)
+    later = {name: kept for name, kept in envelope.items() if name not in value.__struct_fields__}
+    return codec.encode({**msgspec.to_builtins(value), **later} if later else value, what)
+
+
+# from records to values
 
 
 def read_run(record: Record) -> StoredRun:
@@ -83,9 +110,27 @@ def read_run(record: Record) -> StoredRun:
     return codec.decode(record.body, StoredRun, f"run {record.fields[0]!r}")
 
 
+def read_event(record: Record) -> StoredEvent:
+    """What an event's record says."""
+    return codec.decode(record.body, StoredEvent, f"event {record.key[2]} of a run")
+
+
 def read_hold(record: Record) -> Hold:
     """What a hold's record says."""
     return codec.decode(record.body, Hold, f"hold of session {record.key[0]}")
+
+
+def run_view(run: StoredRun) -> Run:
+    """A run as its reader sees it."""
+    return Run(**{name: getattr(run, name) for name in Run.__struct_fields__})
+
+
+def event_view(event: StoredEvent) -> Event:
+    """An event as its reader sees it."""
+    return Event(**{name: getattr(event, name) for name in Event.__struct_fields__})
+
+
+# finding
 
 
 def find_run(reader: Reader, run_id: str) -> Record | None:
@@ -94,23 +139,16 @@ def find_run(reader: Reader, run_id: str) -> Record | None:
     return next(iter(reader.scan(Query(kind=RUNS, where=same))), None)
 
 
-def find_key(reader: Reader, owner: str, key: str) -> StoredRun | None:
-    """The newest run of a session with this key."""
+def find_key(reader: Reader, owner: str, key: str) -> Record | None:
+    """The record of a session's run with this key."""
     same = (Filter("key", "=", key),)
-    rows = list(reader.scan(Query(kind=RUNS, prefix=(owner,), where=same)))
-    return read_run(rows[-1]) if rows else None
-
-
-def next_number(reader: Reader, owner: str) -> int:
-    """A run number that this session has never had."""
-    newest = reader.scan(Query(kind=RUNS, prefix=(owner,), reverse=True, limit=1))
-    return max((int(record.key[1]) for record in newest), default=0) + 1
+    return next(iter(reader.scan(Query(kind=RUNS, prefix=(owner,), where=same))), None)
 
 
 def events_of(reader: Reader, run: StoredRun, after: int = 0) -> Iterator[StoredEvent]:
     """A run's events behind a position, in order."""
     rows = reader.scan(Query(kind=EVENTS, prefix=(run.owner, run.number), low=after + 1))
-    return (codec.decode(row.body, StoredEvent, f"event {row.key[2]} of run {run.id!r}") for row in rows)
+    return (read_event(row) for row in rows)
 
 
 def hold_of(reader: Reader, owner: str) -> Hold | None:
@@ -119,33 +157,29 @@ def hold_of(reader: Reader, owner: str) -> Hold | None:
     return None if record is None else read_hold(record)
 
 
-def run_view(run: StoredRun) -> Run:
-    """A run as its reader sees it."""
-    kept = {name: getattr(run, name) for name in Run.__struct_fields__}
-    return Run(**kept)
+# ending
 
 
-def event_view(event: StoredEvent) -> Event:
-    """An event as its reader sees it."""
-    kept = {name: getattr(event, name) for name in Event.__struct_fields__}
-    return Event(**kept)
+def ended(
+    record: Record, status: Ending, reason: str | None, now: datetime, call: str | None = None
+) -> tuple[list[Write], StoredRun]:
+    """The writes that end a run, and the run as it then stands; `call` is the failure that ended it."""
+    run = read_run(record)
+    after = replace(run, status=status, reason=reason, ended_at=now, events=run.events + 1)
+    event = StoredEvent(run_id=run.id, seq=after.events, kind="ended", at=now, name=status, value=reason, call=call)
+    return [Put(run_record(after, record), record.digest), Insert(event_record(after, event))], after
 
 
 def end_writes(
-    reader: Reader, run: StoredRun, status: Literal["completed", "failed", "halted"], reason: str | None, now: datetime
+    reader: Reader, run: StoredRun, status: Ending, reason: str | None, now: datetime, call: str | None = None
 ) -> tuple[list[Write], StoredRun]:
     """The writes that end a run and let its session go."""
     record = get(reader, RUNS, run.owner, run.number)
     if record is None:
         raise NotFound(f"run {run.id!r} was deleted meanwhile")
-    after = replace(run, status=status, reason=reason, ended_at=now, events=run.events + 1)
-    event = StoredEvent(run_id=run.id, seq=after.events, kind="ended", at=now, name=status, value=reason)
-    writes: list[Write] = [
-        Put(run_record(after), record.digest),
-        Insert(event_record(after, event)),
-    ]
+    writes, after = ended(record, status, reason, now, call)
     held = get(reader, HOLDS, run.owner)
     if held is not None and read_hold(held).run_id == run.id:
         released = replace(read_hold(held), released=True)
-        writes.append(Put(hold_record(released), held.digest))
+        writes.append(Put(hold_record(released, held), held.digest))
     return writes, after

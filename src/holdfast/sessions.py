@@ -219,6 +219,7 @@ class Sessions(Contexts):
             else:
                 self._ground.sweeps.delete_user(check_id(user_id, "user id"))
                 self._ground.heads.clear()
+            self._ground.sweeps.purge_words()
 
 
 def _check_changes(changes: dict[str, Any]) -> None:

@@ -12,9 +12,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from holdfast import codec, history
+from holdfast import codec, embedding_records, history
+from holdfast.checkpoint_records import was_captured
 from holdfast.commits import get
-from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, SearchesText, Write
 from holdfast.filters import Filter
 from holdfast.history import Branch, Pointer, Segment
 from holdfast.holds import check_free
@@ -84,7 +85,7 @@ class Sweeps:
         if agent_id is None:
             return []
         agent = get(self._store, AGENTS, agent_id)
-        if agent is None or not codec.decode_envelope(agent.body, "agent").get("checkpoints"):
+        if agent is None or not was_captured(self._store, uid_of(agent), pointer.uid):
             return [Delete(MARKS, (agent_id, pointer.uid))]
         return [history.mark(pointer, agent_id)]
 
@@ -108,11 +109,13 @@ class Sweeps:
         ]
 
     def delete_agent(self, agent_id: str) -> None:
-        """Make an agent and all its sessions absent in one commit, and sweep what they leave."""
+        """Make an agent and all its sessions absent in one commit, and sweep what they leave; Busy if a run has one."""
         record = get(self._store, AGENTS, agent_id)
         uid = None if record is None else uid_of(record)
         sweep = self._sweep("agent", agent_id, uid)
         mine = (Filter("agent_id", "=", agent_id),)
+        for head in self._store.scan(Query(kind=HEADS, where=mine)):
+            check_free(self._store, history.see(head).pointer, self._store)
         self._store.commit(
             [Delete(AGENTS, (agent_id,)), Delete(HEADS, (), mine), Delete(MARKS, (agent_id,)), Put(_record(sweep))]
         )
@@ -122,6 +125,11 @@ class Sweeps:
         """If a deleted session still has this id, sweep it, so that the id is free."""
         if get(self._store, SESSIONS, session_id) is not None and get(self._store, HEADS, session_id) is None:
             self._sweep_session(session_id)
+
+    def purge_words(self) -> None:
+        """Take what was deleted out of the bytes of the text index, where there is one."""
+        if isinstance(self._store, SearchesText):
+            self._store.text.purge()
 
     def resume(self) -> int:
         """Finish what crashes have left; returns how many sweeps were finished."""
@@ -163,6 +171,7 @@ class Sweeps:
             for kind in _BY_SESSION:
                 self._clear(Query(kind=kind, prefix=(uid_of(record),)))
             self._store.commit([Delete(EVENTS, (uid_of(record),))])
+            embedding_records.clear(self._store, uid_of(record))
             self._remove(record)
         sweep = get(self._store, SWEEPS, f"session {session_id}")
         if sweep is not None and get(self._store, SESSIONS, session_id) is None:
@@ -229,9 +238,10 @@ class Sweeps:
             key = (new, history.ROOT_BRANCH, seq)
             fields = (record.fields[0], seq, link)
             batch.append(Insert(Record(MESSAGES, key, record.body, record.digest, fields)))
-            usage = get(self._store, USAGES, *record.key)
-            if usage is not None:
-                batch.append(Insert(Record(USAGES, key, usage.body, usage.digest)))
+            for kind in (USAGES, PRUNED):
+                beside = get(self._store, kind, *record.key)
+                if beside is not None:
+                    batch.append(Insert(Record(kind, key, beside.body, beside.digest)))
             batch += [Insert(part_record(key, one.part, one.kept)) for one in parts_at(self._store, record.key)]
             if len(batch) >= BATCH:
                 self._store.commit(batch)

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast import appends, blobs, codec, cursors, execution_records, history
 from holdfast.commits import Plan, commit, get
 from holdfast.contracts import Delete, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
+from holdfast.forgetting import forget
 from holdfast.history import Pointer, Segment
 from holdfast.ids import check_count, check_id, check_whole, moment
-from holdfast.kinds import PARTS, RUNS, SESSIONS
+from holdfast.kinds import PARTS, SESSIONS
 from holdfast.model import Message, Page, Redaction, Usage, title_from
 from holdfast.nouns import Ground, Noun
 from holdfast.parts import parts_at
-from holdfast.run_records import event_record, events_of, read_run
-from holdfast.sweeps import uid_of
 
 
 class Appending(Plan[list[Message]]):
@@ -239,15 +236,21 @@ class Transcripts(Noun):
             stub = codec.redact(said, record.digest, redaction)
             emptied = Record(record.kind, record.key, stub, codec.digest(stub), record.fields)
             done = execution_records.redact(reader, record, said, redaction)
-            forgotten = _forget_answers(reader, pointer.history, message_id)
             unkept[:] = [part.kept.digest for part in parts_at(reader, record.key)]
-            rest = [Delete(PARTS, record.key), *_untitle(reader, pointer.history, said), *forgotten, *done]
+            rest = [Delete(PARTS, record.key), *_untitle(reader, pointer.history, said), *done]
             return [Put(emptied, record.digest), *rest]
 
         with self._within(timeout):
+            self._forget(session_id, message_id)
             commit(self._store, place)
             blobs.let_go(self._store, self._ground.blobs, unkept)
             return self._must_find(session_id, message_id)
+
+    def _forget(self, session_id: str, message_id: str) -> None:
+        """Empty what the events of runs repeat of a message."""
+        pointer = history.must_see(self._store, session_id).pointer
+        record = history.find_reached(self._store, pointer, message_id)
+        forget(self._store, pointer.history, codec.decode_message(record.body, f"message {message_id!r}"))
 
 
 def _untitle(reader: Reader, past: str, said: Message) -> Iterator[Write]:
@@ -260,14 +263,3 @@ def _untitle(reader: Reader, past: str, said: Message) -> Iterator[Write]:
         if envelope.get("title") == title:
             body = codec.encode({name: value for name, value in envelope.items() if name != "title"}, "session")
             yield Put(Record(SESSIONS, record.key, body, codec.digest(body), record.fields), record.digest)
-
-
-def _forget_answers(reader: Reader, past: str, message_id: str) -> Iterator[Write]:
-    """Empty the events of runs that keep this message as a model's answer."""
-    for session in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
-        for run in [read_run(row) for row in reader.scan(Query(kind=RUNS, prefix=(uid_of(session),)))]:
-            for event in list(events_of(reader, run)):
-                kept = event.value.get("message") if isinstance(event.value, dict) else None
-                if isinstance(kept, dict) and kept.get("id") == message_id:
-                    bare = {name: kept[name] for name in ("id", "role", "created_at")}
-                    yield Put(event_record(run, replace(event, value={"message": bare})))

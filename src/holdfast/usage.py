@@ -46,8 +46,10 @@ class Usages(Noun):
         A message's own usage is appended with it, or set with `sessions.update_usage`.
         """
         check_id(session_id, "session id")
-        codec.encode_value(usage, Usage, "usage")
+        if not isinstance(usage, Usage):
+            raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
         check_id(usage.id, "usage id")
+        codec.encode_value(usage, Usage, "usage")
         if usage.message_id is not None:
             raise InvalidInput("the usage of a message is set with sessions.update_usage; leave out message_id")
         if usage.session_id not in (None, session_id):

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from usearch.index import Index
 
-_CHUNK = 1_000
+_CHUNK = 2_000
 _LINKS = 16
 _EFFORT_TO_ADD = 64
-_EFFORT_TO_SEARCH = 128
+_EFFORT_TO_SEARCH = 64
 
 
 class Graph:
@@ -79,6 +79,12 @@ class Graph:
     def search(self, unit: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Some rows that are probably the nearest."""
         return np.asarray(self._index.search(unit, count).keys, np.int64)
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until it is filled, at most so long; False if it is not."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self.ready
 
     def close(self) -> None:
         """Stop filling and give everything back."""

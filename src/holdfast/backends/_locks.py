@@ -10,7 +10,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 
-
 _flock = fcntl.flock
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _LET_GO = fcntl.LOCK_UN

@@ -13,7 +13,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.backends.vectors import Labels
 from holdfast.contracts import Near, Vector
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -48,6 +47,10 @@ class Approximate(Protocol):
         """Some rows that are probably the nearest."""
         ...
 
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until it is filled, at most so long; False if it is not."""
+        ...
+
     def close(self) -> None:
         """Stop filling and give everything back."""
         ...
@@ -59,11 +62,35 @@ class MakeApproximate(Protocol):
     def __call__(self, dimension: int) -> Approximate: ...
 
 
+class Labels:
+    """Who carries which label."""
+
+    def __init__(self) -> None:
+        self._carriers: dict[str, set[int]] = {}
+
+    def add(self, who: int, labels: Iterable[str]) -> None:
+        """Let somebody carry these."""
+        for label in labels:
+            self._carriers.setdefault(label, set()).add(who)
+
+    def remove(self, who: int, labels: Iterable[str]) -> None:
+        """Take these from somebody."""
+        for label in labels:
+            carriers = self._carriers.get(label, set())
+            carriers.discard(who)
+            if not carriers:
+                self._carriers.pop(label, None)
+
+    def carriers(self, labels: Sequence[str]) -> list[set[int]]:
+        """Who carries each of these, the fewest first."""
+        return sorted((self._carriers.get(label, set()) for label in labels), key=len)
+
+
 class NumpyVectors:
     """A matrix of unit vectors, kept without holes."""
 
     def __init__(self, dimension: int, graph: MakeApproximate | None = None, graph_from: int | None = None) -> None:
-        self._units: Floats = np.zeros((_FIRST_ROWS, dimension), np.float32)
+        self._units: Floats = np.empty((_FIRST_ROWS, dimension), np.float32)
         self._ids: list[str] = []
         self._rows: dict[str, int] = {}
         self._carried: list[Sequence[str]] = []
@@ -89,7 +116,7 @@ class NumpyVectors:
     def _make_room(self, rows: int) -> None:
         present = len(self._units)
         if rows > present:
-            grown = np.zeros((max(rows, present + present // 2), self._units.shape[1]), np.float32)
+            grown = np.empty((max(rows, 2 * present), self._units.shape[1]), np.float32)
             grown[: len(self._ids)] = self._units[: len(self._ids)]
             self._units = grown
 
@@ -127,6 +154,13 @@ class NumpyVectors:
         if self._graph is not None:
             self._graph.drop(last)
 
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until the graph answers, if there is to be one."""
+        with self._lock:
+            self._begin_graph()
+            graph = self._graph
+        return graph is None or graph.settle(timeout_s)
+
     def close(self) -> None:
         with self._lock:
             if self._graph is not None:
@@ -139,8 +173,7 @@ class NumpyVectors:
         (exact,) = _units_of(np.asarray(vector, np.float32)[None])
         with self._lock:
             self._begin_graph()
-            rows = _sorted(self._labels.carrying(labels)) if labels else None
-            found = self._candidates(exact.astype(np.float32), limit, rows)
+            found = self._candidates(exact.astype(np.float32), limit, self._labels.carriers(labels))
             return self._best(found, exact, limit)
 
     def _begin_graph(self) -> None:
@@ -150,18 +183,21 @@ class NumpyVectors:
             self._graph = self._make_graph(self._units.shape[1])
             self._graph.fill(self._units[: len(self._ids)].copy())
 
-    def _candidates(self, unit: Floats, limit: int, rows: Rows | None) -> Rows:
-        """The rows among which the nearest are: of these rows, or of all."""
-        size = len(self._ids) if rows is None else len(rows)
+    def _candidates(self, unit: Floats, limit: int, carriers: Sequence[set[int]]) -> Rows:
+        """The rows among which the nearest are: of those in all these sets, or of all."""
+        everybody = len(self._ids)
+        size = len(carriers[0]) if carriers else everybody
         if self._graph is not None and self._graph.ready and self._is_worth_it(size, limit):
-            found = self._graph.search(unit, _CANDIDATES * limit * len(self._ids) // size)
-            found = found if rows is None else np.intersect1d(found, rows)
-            if len(found) >= limit:
-                return found
-        if rows is None:
-            return _top(self._units[:size] @ unit, limit, self._margin)
-        if size > _FEW * len(self._ids):
-            return rows[_top((self._units[: len(self._ids)] @ unit)[rows], limit, self._margin)]
+            found = self._graph.search(unit, _CANDIDATES * limit * everybody // size)
+            keep = [all(row in some for some in carriers) for row in found.tolist()] if carriers else slice(None)
+            if len(found[keep]) >= limit:
+                return found[keep]
+        if not carriers:
+            return _top(self._units[:everybody] @ unit, limit, self._margin)
+        rows = np.fromiter(carriers[0].intersection(*carriers[1:]), np.int64)
+        if len(rows) > _FEW * everybody:
+            return rows[_top((self._units[:everybody] @ unit)[rows], limit, self._margin)]
+        rows.sort()  # so that they are read from one end to the other
         return rows[_top(self._units[rows] @ unit, limit, self._margin)]
 
     def _is_worth_it(self, size: int, limit: int) -> bool:
@@ -174,7 +210,8 @@ class NumpyVectors:
             [_cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)]
         )
         keep = _top(scores, limit, np.float32(0))
-        found = [Near(id=self._ids[row], score=score) for row, score in zip(rows[keep], scores[keep].tolist())]
+        pairs = zip(rows[keep].tolist(), scores[keep].tolist(), strict=True)
+        found = [Near(id=self._ids[row], score=score) for row, score in pairs]
         return sorted(found, key=lambda near: (-near.score, near.id))[:limit]
 
 
@@ -188,7 +225,9 @@ def _units_of(vectors: Floats) -> Doubles:
 
 def _cosines(units: Floats, unit: Doubles) -> Floats:
     """Cosines as float32 values; rows of float32 are not quite of length 1, which is made good here."""
-    return np.clip(_units_of(units) @ unit, -1, 1).astype(np.float32)
+    wide = units.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    return np.clip(wide @ unit / np.where(lengths > 0, lengths, 1), -1, 1).astype(np.float32)
 
 
 def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:
@@ -197,10 +236,6 @@ def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
     return np.flatnonzero(scores >= least - margin)
-
-
-def _sorted(rows: Iterable[int]) -> Rows:
-    return np.fromiter(sorted(rows), np.int64)
 
 
 def _blocks(rows: Rows) -> list[Rows]:

@@ -176,10 +176,10 @@ def _publish(con: apsw.Connection, space: int, staged: int | None, blob: Blob) -
 def _hide(con: apsw.Connection, space: int, digest: bytes, before: int | None) -> list[int]:
     """Take the digest from a blob, after which it is one whose put never finished."""
     row = con.execute("SELECT blob, put_at FROM blobs WHERE space = ? AND digest = ?", (space, digest)).fetchone()
-    if row is None or (before is not None and int(row[1]) >= before):  # type: ignore[arg-type]
+    if row is None or (before is not None and int(row[1]) >= before):
         return []
     con.execute("UPDATE blobs SET digest = NULL WHERE blob = ?", (row[0],))
-    return [int(row[0])]  # type: ignore[arg-type]
+    return [int(row[0])]
 
 
 def _discard(con: apsw.Connection, blob: int) -> int:

@@ -16,13 +16,36 @@ from msgspec.structs import replace
 from holdfast.backends import _sql
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.filters import Filter, Scalar
-from holdfast.kinds import Kind
+from holdfast.kinds import Field, Kind
 
 POSITIONS = 32
 LAST = (1 << POSITIONS) - 1
 PAGE = 500
 
 Row = tuple[Any, ...]
+Note = Callable[[apsw.Connection, int, int, bool], None]
+
+
+class Careful:
+    """Reads rows, and where a damaged text is no longer Unicode, reads it as what it has become."""
+
+    def __init__(self, select: str, columns: list[Field], rest: str) -> None:
+        self._select = select
+        self._texts = [place for place, column in enumerate(columns) if column.type == "text"]
+        read = [f'CAST("{one.name}" AS BLOB)' if one.type == "text" else f'"{one.name}"' for one in columns]
+        self._careful = f"SELECT {', '.join(read)}, {rest}"
+
+    def fetch(self, con: apsw.Connection, statement: str, values: tuple[Scalar, ...]) -> list[Row]:
+        """All rows of a statement that begins with the plain selection."""
+        try:
+            return con.execute(statement, values).fetchall()
+        except UnicodeDecodeError:
+            rows = con.execute(statement.replace(self._select, self._careful, 1), values).fetchall()
+        return [self._decoded(row) for row in rows]
+
+    def _decoded(self, row: Row) -> Row:
+        texts = {place: row[place].decode(errors="surrogateescape") for place in self._texts if row[place] is not None}
+        return tuple(texts.get(place, value) for place, value in enumerate(row))
 
 
 class PlainTable:
@@ -39,6 +62,7 @@ class PlainTable:
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
         marks = ", ".join("?" * (len(names) + 3))
         self._select = f"SELECT {all_columns} FROM {kind.name}"
+        self._careful = Careful(self._select, [*kind.columns()], f"digest, body FROM {kind.name}")
         self._get = f"{self._select} WHERE {by_key}"
         self._insert = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
@@ -74,8 +98,8 @@ class PlainTable:
         return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
 
     def get(self, con: apsw.Connection, key: Key) -> Record | None:
-        row = con.execute(self._get, (self._space, *key)).fetchone()
-        return None if row is None else self.record(row)
+        rows = self._careful.fetch(con, self._get, (self._space, *key))
+        return self.record(rows[0]) if rows else None
 
     def insert(self, con: apsw.Connection, record: Record) -> None:
         try:
@@ -120,8 +144,8 @@ class PlainTable:
     def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
-        rows = con.execute(f"{self._select} WHERE {clause}{_sql.order_by(query)}", (self._space, *values))
-        return map(self.record, rows)
+        statement = f"{self._select} WHERE {clause}{_sql.order_by(query)}"
+        return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
 
     def delete(self, con: apsw.Connection, query: Query) -> None:
         parts, values = _sql.where(query)
@@ -165,11 +189,14 @@ class LogTable:
         self._space = space
         self._remember = remember
         self._known: dict[tuple[Scalar, ...], int] = {}
+        self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
         columns = ", ".join([*names, "digest", "body"])
         marks = ", ".join("?" * (len(names) + 2))
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
         self._select = f"SELECT place, {columns} FROM {kind.name}"
+        place = Field("place", "int")
+        self._careful = Careful(self._select, [place, *kind.fields], f"digest, body FROM {kind.name}")
         self._insert = (
             f"INSERT INTO {kind.name} (place, family, {columns}) SELECT ?, family, {marks} FROM logs WHERE log = ?"
         )
@@ -221,8 +248,8 @@ class LogTable:
         found = self._find(con, key[0], key[1])
         if found is None:
             return None
-        row = con.execute(f"{self._select} WHERE place = ?", (found << POSITIONS | int(key[2]),)).fetchone()
-        return None if row is None else self._record(row, key[0], key[1])
+        rows = self._careful.fetch(con, f"{self._select} WHERE place = ?", (found << POSITIONS | int(key[2]),))
+        return self._record(rows[0], key[0], key[1]) if rows else None
 
     def insert(self, con: apsw.Connection, record: Record) -> None:
         owner, branch, position = record.key
@@ -257,6 +284,8 @@ class LogTable:
             self.insert(con, record)
             return
         place = self._place(con, record.key)
+        if self.note is not None:
+            self.note(con, place, place, True)
         try:
             con.execute(self._update, (*record.fields, record.digest, record.body, place))
         except apsw.ConstraintError:
@@ -286,7 +315,8 @@ class LogTable:
         order = f" ORDER BY place {'DESC' if query.reverse else 'ASC'}"
         limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
         start = found << POSITIONS
-        rows = con.execute(f"{self._range}{clause}{order}{limit}", (start | low, start | high, *values))
+        statement = f"{self._range}{clause}{order}{limit}"
+        rows = self._careful.fetch(con, statement, (start | low, start | high, *values))
         return (self._record(row, owner, branch) for row in rows)
 
     def _select_family(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
@@ -298,7 +328,7 @@ class LogTable:
         parts, values = _sql.conditions(query.where)
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
-        rows = con.execute(f"{self._select} WHERE {clause}", (family, *values)).fetchall()
+        rows = self._careful.fetch(con, f"{self._select} WHERE {clause}", (family, *values))
         found = [self._record(row, owner, logs[_whole(row[0]) >> POSITIONS][1]) for row in rows]
         found = [record for record in found if _chosen(record.key, query)]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
@@ -337,13 +367,18 @@ class LogTable:
     def delete(self, con: apsw.Connection, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
             for record in list(self.select(con, query)):
-                con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (self._place(con, record.key),))
+                place = self._place(con, record.key)
+                if self.note is not None:
+                    self.note(con, place, place, False)
+                con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (place,))
             return
         names = ["owner", "branch"][: len(query.prefix)]
         clause = " AND ".join(["space = ?", "kind = ?", *(f"{name} = ?" for name in names)])
         chosen = (self._space, self.kind.name, *query.prefix)
         for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
             start = _whole(log) << POSITIONS
+            if self.note is not None:
+                self.note(con, start, start | LAST, False)
             con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
         con.execute(f"DELETE FROM logs WHERE {clause}", chosen)
         self._known.clear()

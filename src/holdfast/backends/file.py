@@ -112,14 +112,17 @@ class FileStore:
         self._disk = ReadOnlyDisk(root) if read_only else disk(root, durable=durable)
         self._reader = FileReader(self._disk)
         with _translated():
-            folder.enter(path, self._disk, read_only)
-            self._turns = Turns(self._disk, self._reader.notice)
-            try:
-                self._begin(namespace)
-            except BaseException:
-                self._turns.close()
-                raise
+            self._open(path, namespace)
         self._group = GroupCommit(self._commit_alone, self._commit_together)
+
+    def _open(self, path: str, namespace: str) -> None:
+        folder.enter(path, self._disk, self._read_only)
+        self._turns = Turns(self._disk, self._reader.notice)
+        try:
+            self._begin(namespace)
+        except BaseException:
+            self._turns.close()
+            raise
 
     def _begin(self, namespace: str) -> None:
         # The first open of a fresh folder is a race between processes, so it queues like any commit.
@@ -329,7 +332,8 @@ class FileStore:
         return self._blobs
 
     def close(self) -> None:
-        if not self._closed:
+        # A child must not touch the lock it shares with its parent.
+        if not self._closed and os.getpid() == self._pid:
             self._closed = True
             self._group.close()
             self._turns.close()

@@ -21,7 +21,9 @@ from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
 from holdfast.backends._sqlite_blobs import SqliteBlobs
+from holdfast.backends._sqlite_search import SqliteSearch
 from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
+from holdfast.backends._sqlite_words import Leaving
 from holdfast.contracts import (
     MAX_BYTES,
     MAX_WRITES,
@@ -50,7 +52,7 @@ from holdfast.errors import (
     NotFound,
     Unsupported,
 )
-from holdfast.kinds import KINDS, Kind
+from holdfast.kinds import KINDS, MESSAGES, Kind
 
 Durability = Literal["full", "normal"]
 FIRST_PAGE = 40  # who asks without a limit often wants only the first
@@ -63,6 +65,7 @@ class SqliteReader:
     def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
         self.con = con
         self.layout = layout
+        self.indexed_at: int | None = None  # the data version at which all text was known to be indexed
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         table = self.layout[kind.name]
@@ -119,6 +122,11 @@ class SqliteStore:
             self.space = schema.look(self._con, namespace)
         self._writer = SqliteReader(self._con, tables(KINDS, self.space, remember=True))
         self._layout = tables(KINDS, self.space, remember=False)
+        self.text = SqliteSearch(self, self._read_only)
+        self._leaving = Leaving(self.space)
+        messages = self._writer.layout[MESSAGES.name]
+        assert isinstance(messages, LogTable)
+        messages.note = self._leaving.note
 
     def _connect(self) -> apsw.Connection:
         if self._read_only:
@@ -287,7 +295,9 @@ class SqliteStore:
         return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
-        con, layout, size = self._con, self._writer.layout, 0
+        con, layout, leaving, size = self._con, self._writer.layout, self._leaving, 0
+        if leaving.some:
+            leaving.clear()
         for write in writes:
             if type(write) is Insert:
                 record = write.record
@@ -301,6 +311,8 @@ class SqliteStore:
             size += len(record.body)
         if size > MAX_BYTES or len(writes) > MAX_WRITES:
             check_limits(writes)  # which says so; what was applied is undone
+        if leaving.some:
+            leaving.carry_out(con)
         return writes
 
     def _rarer(self, write: Write) -> None:

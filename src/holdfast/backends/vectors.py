@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from operator import mul
@@ -28,31 +28,6 @@ def open_vectors(dimension: int, index_from: int | None = INDEX_FROM) -> VectorI
 
 def _attribute(module: str, name: str) -> Callable[..., Any]:
     return cast(Callable[..., Any], getattr(import_module(f"holdfast.backends.{module}"), name))
-
-
-class Labels:
-    """Who carries which label."""
-
-    def __init__(self) -> None:
-        self._carriers: dict[str, set[int]] = {}
-
-    def add(self, who: int, labels: Iterable[str]) -> None:
-        """Let somebody carry these."""
-        for label in labels:
-            self._carriers.setdefault(label, set()).add(who)
-
-    def remove(self, who: int, labels: Iterable[str]) -> None:
-        """Take these from somebody."""
-        for label in labels:
-            carriers = self._carriers.get(label, set())
-            carriers.discard(who)
-            if not carriers:
-                self._carriers.pop(label, None)
-
-    def carrying(self, labels: Sequence[str]) -> set[int]:
-        """Who carries all of these; at least one must be named."""
-        found = sorted((self._carriers.get(label, set()) for label in labels), key=len)
-        return found[0].intersection(*found[1:])
 
 
 class PlainVectors:

@@ -19,7 +19,7 @@ from holdfast.contracts import Inspection, Key, Put, Query, Rebase, Record, Reco
 from holdfast.errors import ConnectionFailed
 from holdfast.filters import Scalar
 from holdfast.kinds import MESSAGES, USAGES, Kind
-from holdfast.model import Agent, Message, Session, Usage
+from holdfast.model import Agent, Image, Message, Session, Usage
 from holdfast.testing.planting import BreaksOff
 from holdfast.testing.records import dump
 
@@ -70,6 +70,7 @@ def furnish(store: RecordStore) -> None:
     hf.sessions.append("a", Message.user("another way"))
     hf.checkpoints.create(session_id="f", step=2)
     hf.sessions.create(id="gone")
+    _keep_bytes(store)
     _break_off(store)
 
 
@@ -85,6 +86,18 @@ def _speak(hf: Holdfast) -> None:
     hf.sessions.fork("a", id="f")
     hf.sessions.fork("a", id="copied", copy=True)
     hf.sessions.append("f", Message.user("in the fork"))
+    for n in range(2):
+        hf.executions.finish(hf.executions.start("a", f"tool {n}", {"n": n}, message_id=said[n].id).id, n)
+        hf.usage.record("a", Usage(input=n))
+
+
+def _keep_bytes(store: RecordStore) -> None:
+    """Artifacts with and without a session, in versions, and a message with a part that is one."""
+    hf = Holdfast(store, inline_limit=4)
+    for session_id in (None, "alone"):
+        for content in (b"first", b"second"):
+            hf.artifacts.put(content, name="map.png", session_id=session_id, metadata={"n": 1})
+    hf.sessions.append("alone", Message.user("look", Image(data=b"large", name="x"), Image(data=b"larger")))
 
 
 def _first(hf: Holdfast) -> str:
@@ -272,7 +285,7 @@ class Sight(Struct, frozen=True):
 
 
 def sights(store: RecordStore) -> dict[str, Sight]:
-    """Every session, agent and checkpoint of a store."""
+    """Every session, agent, checkpoint and artifact of a store."""
     hf, found = Holdfast(store), dict[str, Look]()
     for session in _all_sessions(hf, store):
         found[f"session {session.id}"] = _look_at_session(session.id)
@@ -280,6 +293,8 @@ def sights(store: RecordStore) -> dict[str, Sight]:
         found[f"agent {agent.id}"] = _look_at_agent(agent.id)
     for checkpoint in hf.checkpoints.list():
         found[f"checkpoint {checkpoint.id}"] = _look_at_checkpoint(checkpoint.id)
+    for artifact in hf.artifacts.list():
+        found[f"artifact {artifact.id}"] = _look_at_artifact(artifact.id)
     return {name: _seen(store, look) for name, look in found.items()}
 
 
@@ -299,6 +314,10 @@ def _look_at_session(id: str) -> Look:
 
 def _look_at_agent(id: str) -> Look:
     return lambda hf: [hf.agents.get(id), hf.agents.revisions(id)]
+
+
+def _look_at_artifact(id: str) -> Look:
+    return lambda hf: hf.artifacts.get(id)
 
 
 def _look_at_checkpoint(id: str) -> Look:

@@ -182,3 +182,4 @@ def _some_of_everything(hf: Holdfast) -> None:
     first, *_ = hf.sessions.append("s", Message.user("one", usage=Usage(input=1)), *users("two", "three"))
     hf.sessions.append("s", *users("other"), parent=first.id)
     hf.sessions.fork("s", id="f")
+    hf.embeddings.upsert("v", [1.0, 0.5], session_id="s", model="m", metadata={"n": 1})

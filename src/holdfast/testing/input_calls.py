@@ -168,7 +168,7 @@ CALLS: dict[str, Give] = {
     "messages of more than 8 MB together": lambda hf, _: hf.sessions.append(
         "s", *[Message.user("x" * (MAX_BYTES // 4), id=new_id()) for _ in range(4)]
     ),
-    "an attachment of more than 8 MB": lambda hf, _: _append_attachment(hf, {"data": bytes(MAX_BYTES)}),
+    "a text of more than 8 MB": lambda hf, _: hf.sessions.append("s", Message.user("x" * MAX_BYTES)),
 }
 ABSENT: dict[str, tuple[Give, object]] = {
     "a branch beyond 64 bits to switch to": (lambda hf, _: hf.sessions.switch("s", TOO_LARGE), NotFound),
@@ -271,6 +271,17 @@ TIMED: dict[str, Give] = {
     "sessions.fork": lambda hf, timeout: hf.sessions.fork("s", timeout=timeout),
     "sessions.redact": lambda hf, timeout: hf.sessions.redact("s", "m", "why", timeout=timeout),
     "sessions.delete": lambda hf, timeout: hf.sessions.delete("s", timeout=timeout),
+    "sessions.stats": lambda hf, timeout: hf.sessions.stats("s", timeout=timeout),
+    "sessions.context": lambda hf, timeout: hf.sessions.context("s", timeout=timeout),
+    "sessions.compact": lambda hf, timeout: hf.sessions.compact("s", lambda *_: "short", timeout=timeout),
+    "sessions.prune_tool_outputs": lambda hf, timeout: hf.sessions.prune_tool_outputs("s", timeout=timeout),
+    "sessions.unprune_tool_outputs": lambda hf, timeout: hf.sessions.unprune_tool_outputs("s", timeout=timeout),
+    "executions.start": lambda hf, timeout: hf.executions.start("s", "t", timeout=timeout),
+    "executions.finish": lambda hf, timeout: hf.executions.finish("x", timeout=timeout),
+    "executions.list": lambda hf, timeout: hf.executions.list("s", timeout=timeout),
+    "usage.record": lambda hf, timeout: hf.usage.record("s", Usage(), timeout=timeout),
+    "usage.list": lambda hf, timeout: hf.usage.list("s", timeout=timeout),
+    "usage.totals": lambda hf, timeout: hf.usage.totals(timeout=timeout),
     "stats": lambda hf, timeout: hf.stats(timeout=timeout),
     "verify": lambda hf, timeout: hf.verify(timeout=timeout),
     "gc": lambda hf, timeout: hf.gc(timeout=timeout),

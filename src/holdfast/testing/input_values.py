@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.client import Holdfast
 from holdfast.contracts import MAX_BYTES
 from holdfast.errors import InvalidId, InvalidInput
-from holdfast.model import Agent, Attachment, Code, JsonPart, Message, ToolCall, Usage
+from holdfast.model import Agent, Attachment, Code, JsonPart, Message, ToolCall, ToolExecution, Usage
 from holdfast.testing.input_rows import Give, Row, bound, made
 
 LARGEST = 2**63 - 1
@@ -69,6 +69,8 @@ ID_PLACES: dict[str, Give] = {
     "user id of a session": lambda hf, id: hf.sessions.create(user_id=id).user_id,
     "updated agent id": lambda hf, id: hf.sessions.update("s", agent_id=id).agent_id,
     "updated user id": lambda hf, id: hf.sessions.update("s", user_id=id).user_id,
+    "execution id": lambda hf, id: hf.executions.start("s", "t", id=id).id,
+    "usage id": lambda hf, id: hf.usage.record("s", Usage(id=id)).id,
 }
 ID_QUESTIONS: dict[str, Give] = {
     "agent to get": lambda hf, id: hf.agents.get(id),
@@ -92,6 +94,19 @@ ID_QUESTIONS: dict[str, Give] = {
     "user to erase": lambda hf, id: hf.sessions.delete(user_id=id),
     "agent to list the sessions of": lambda hf, id: hf.sessions.list(agent_id=id),
     "user to list the sessions of": lambda hf, id: hf.sessions.list(user_id=id),
+    "session to compact": lambda hf, id: hf.sessions.compact(id, lambda *_: "short"),
+    "session to view": lambda hf, id: hf.sessions.context(id),
+    "session to prune": lambda hf, id: hf.sessions.prune_tool_outputs(id),
+    "session to reckon": lambda hf, id: hf.sessions.stats(id),
+    "session to start a tool in": lambda hf, id: hf.executions.start(id, "t"),
+    "session whose executions to list": lambda hf, id: hf.executions.list(id),
+    "message whose executions to list": lambda hf, id: hf.executions.list("s", message_id=id),
+    "execution to get": lambda hf, id: hf.executions.get(id),
+    "execution to finish": lambda hf, id: hf.executions.finish(id),
+    "session to record a use of": lambda hf, id: hf.usage.record(id, Usage()),
+    "session whose uses to list": lambda hf, id: hf.usage.list(id),
+    "session whose uses to add up": lambda hf, id: hf.usage.totals(session_id=id),
+    "user whose uses to add up": lambda hf, id: hf.usage.totals(user_id=id),
 }
 
 
@@ -171,6 +186,12 @@ def _said(hf: Holdfast, message: Message) -> Message:
     return appended
 
 
+def _done(hf: Holdfast, id: str) -> ToolExecution:
+    found = hf.executions.get(id)
+    assert found is not None
+    return found
+
+
 def _inner(metadata: Mapping[str, Any] | None) -> Any:
     assert metadata is not None
     return metadata["k"]
@@ -193,6 +214,10 @@ VALUE_PLACES: dict[str, Give] = {
     "a json part": lambda hf, value: _part(_said(hf, Message.user(JsonPart(value=value)))),
     "tool arguments": lambda hf, value: (
         _said(hf, Message.assistant(tool_calls=[ToolCall(id="c", name="f", arguments=value)])).tool_calls[0].arguments
+    ),
+    "arguments of an execution": lambda hf, value: _done(hf, hf.executions.start("s", "t", value).id).arguments,
+    "result of an execution": lambda hf, value: (
+        _done(hf, hf.executions.record("s", ToolExecution(tool_name="t", result=value)).id).result
     ),
 }
 
@@ -225,6 +250,8 @@ TEXT_PLACES: dict[str, Give] = {
     "model": lambda hf, text: hf.sessions.create(model=text).model,
     "tag": lambda hf, text: hf.sessions.create(tags=[text]).tags[0],
     "updated title": lambda hf, text: hf.sessions.update("s", title=text).title,
+    "name of an executed tool": lambda hf, text: hf.executions.start("s", text).tool_name,
+    "call id of an execution": lambda hf, text: hf.executions.start("s", "t", call_id=text).call_id,
 }
 NO_TEXT: dict[str, object] = {
     "a lone surrogate": "a\ud800",

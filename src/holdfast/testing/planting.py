@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from holdfast import codec, history
 from holdfast.commits import get
 from holdfast.contracts import (
+    Blob,
+    BlobStore,
     Insert,
     Inspection,
     Key,
@@ -21,7 +23,7 @@ from holdfast.contracts import (
     Sharing,
     Write,
 )
-from holdfast.errors import ConnectionFailed
+from holdfast.errors import ConnectionFailed, NotFound
 from holdfast.kinds import MESSAGES, Kind
 
 
@@ -99,3 +101,32 @@ class BreaksOff:
     def close(self) -> None:
         """As the store does."""
         self._store.close()
+
+
+class DamagedBlobs:
+    """Blobs of which one has suffered on its disk."""
+
+    def __init__(self, blobs: BlobStore, digest: str, damage: Callable[[bytes], bytes | None]) -> None:
+        self._blobs = blobs
+        self._digest = bytes.fromhex(digest)
+        self._damage = damage
+
+    def put(self, chunks: Iterable[bytes]) -> Blob:
+        """As the blobs do."""
+        return self._blobs.put(chunks)
+
+    def get(self, digest: bytes, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """As the blobs do, but for the damaged one."""
+        whole = b"".join(self._blobs.get(digest))
+        left = self._damage(whole) if digest == self._digest else whole
+        if left is None:
+            raise NotFound("the bytes are gone")
+        return iter([left[start:stop]])
+
+    def delete(self, digest: bytes, before: int | None = None) -> bool:
+        """As the blobs do."""
+        return self._blobs.delete(digest, before)
+
+    def list(self) -> Iterator[Blob]:
+        """As the blobs do."""
+        return self._blobs.list()

@@ -55,7 +55,8 @@ class Journal:
         self._unsynced: set[str] = set()
 
     def begin(self) -> None:
-        """Have the journal itself survive power loss, before anything relies on it."""
+        """Have the journal itself survive power loss, before anything relies on it, and clear up."""
+        self._clear_temporaries()
         if not self._disk.read(JOURNAL):
             self._disk.write(JOURNAL, 0, b"")
             for folder in (FOLDER, ""):
@@ -83,7 +84,7 @@ class Journal:
         try:
             self._finish(steps, staged)
         except OSError as cause:
-            raise _unknown(cause) from cause
+            raise unknown(cause) from cause
 
     def recover(self) -> bool:
         """Finish what a dead process left, or forget it if it was not whole; True if there was anything."""
@@ -95,8 +96,7 @@ class Journal:
                 self._unsynced.update(folder for step in steps for folder in _above(step.path))
                 self._finish(steps, self._stage(steps))
             self._wipe()
-            for name in self._disk.names(TEMPORARY):
-                self._disk.remove(f"{TEMPORARY}/{name}")
+            self._clear_temporaries()
         except OSError as cause:
             raise BackendError(f"an interrupted commit cannot be finished: {cause}; make room, then repeat") from cause
         return content.startswith(_PENDING)
@@ -132,8 +132,12 @@ class Journal:
         # Whoever recovers counts anew, and must not stage over what was prepared.
         self._made += 1
         name = f"{TEMPORARY}/{why}-{self._made}"
-        self._disk.write(name, 0, content)
-        self._disk.sync(name)
+        try:
+            self._disk.write(name, 0, content)
+            self._disk.sync(name)
+        except OSError:
+            self._disk.remove(name)
+            raise
         return name
 
     def _finish(self, steps: Sequence[Step], staged: Sequence[str]) -> None:
@@ -191,10 +195,13 @@ class Journal:
                         self._disk.sync_folder(self._disk.drop_empty(os.path.dirname(step.path)))
             self._wipe()
             self._disk.sync(JOURNAL)
-            for name in self._disk.names(TEMPORARY):
-                self._disk.remove(f"{TEMPORARY}/{name}")
+            self._clear_temporaries()
         except OSError:
-            raise _unknown(cause) from cause
+            raise unknown(cause) from cause
+
+    def _clear_temporaries(self) -> None:
+        for name in self._disk.names(TEMPORARY):
+            self._disk.remove(f"{TEMPORARY}/{name}")
 
 
 def _above(path: str) -> Iterator[str]:
@@ -213,7 +220,8 @@ def is_pending(journal: int) -> bool:
     return os.pread(journal, len(_PENDING), 0) == _PENDING
 
 
-def _unknown(cause: OSError) -> ConnectionFailed:
+def unknown(cause: OSError) -> ConnectionFailed:
+    """The error for a commit that may or may not take effect."""
     return ConnectionFailed(
         f"the disk failed in the middle of a commit: {cause}; repeating it with the same ids is safe", "unknown"
     )

@@ -9,7 +9,17 @@ from collections.abc import Callable, Sequence
 
 from holdfast.backends._file.changes import Change, Changes
 from holdfast.backends._file.disk import Disk
-from holdfast.backends._file.journal import FOLDER, JOURNAL, TEMPORARY, Journal, Step, is_pending, read_steps, removes
+from holdfast.backends._file.journal import (
+    FOLDER,
+    JOURNAL,
+    TEMPORARY,
+    Journal,
+    Step,
+    is_pending,
+    read_steps,
+    removes,
+    unknown,
+)
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._file.overlay import ReadOnlyDisk
 
@@ -112,8 +122,11 @@ class Turns:
         """Make a commit's changes durable, and tell the other processes; only within a turn of one's own."""
         assert self._files is not None
         self.journal.carry_out(steps)
-        self._files[1].note(touched, removal=removes(steps))
-        self.journal.mark_done(steps)
+        try:
+            self._files[1].note(touched, removal=removes(steps))
+            self.journal.mark_done(steps)
+        except OSError as cause:
+            raise unknown(cause) from cause
 
     def leave(self) -> None:
         """End the turn."""

@@ -1,0 +1,180 @@
+"""What a search of 100,000 × 384 vectors costs beside numpy's own brute force, and how much of the truth it finds.
+
+`--indexes` also measures hnswlib and sqlite-vec, if they are installed, on which the choice of usearch rests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import holdfast
+from holdfast import Holdfast
+from holdfast.backends._graph import Graph
+from holdfast.backends._numpy_vectors import NumpyVectors
+from holdfast.backends.vectors import INDEX_FROM
+from holdfast.contracts import Vector, VectorIndex
+from holdfast.model import Embedding
+
+COUNT, DIMENSION, CLUSTERS, NEIGHBOURS, QUERIES = 100_000, 384, 1_000, 10, 40
+LONG_S = 600.0
+
+Floats = NDArray[np.float32]
+Find = Callable[[Floats], list[int]]
+
+
+def clustered(count: int, seed: int) -> Floats:
+    """Unit vectors around 1,000 places; the nearest of one have a cosine of about 0.7 with it."""
+    places = _units(np.random.default_rng(1).standard_normal((CLUSTERS, DIMENSION), np.float32))
+    chance = np.random.default_rng(seed)
+    noise = chance.standard_normal((count, DIMENSION), np.float32) * np.float32(0.7 / np.sqrt(DIMENSION))
+    return _units(places[chance.integers(0, CLUSTERS, count)] + noise)
+
+
+def _units(vectors: Floats) -> Floats:
+    units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return units
+
+
+def by_hand(matrix: Floats, wanted: Floats) -> list[int]:
+    """Numpy's brute force."""
+    scores = matrix @ wanted
+    best = np.argpartition(scores, -NEIGHBOURS)[-NEIGHBOURS:]
+    found: list[int] = best[np.argsort(-scores[best])].tolist()
+    return found
+
+
+def compare(matrix: Floats, queries: Floats, find: Find) -> tuple[float, float, float, float]:
+    """Milliseconds of ours and of numpy's, by turns; their ratio; and how much of the truth was found."""
+    ours, hand, found = [], [], []
+    for wanted in queries:
+        start = time.perf_counter()
+        truth = by_hand(matrix, wanted)
+        middle = time.perf_counter()
+        near = find(wanted)
+        ours.append(time.perf_counter() - middle)
+        hand.append(middle - start)
+        found.append(len({*truth} & {*near}) / NEIGHBOURS)
+    mine, theirs = statistics.median(ours) * 1e3, statistics.median(hand) * 1e3
+    return mine, theirs, mine / theirs, statistics.mean(found)
+
+
+def line(what: str, result: tuple[float, float, float, float]) -> str:
+    mine, theirs, ratio, recall = result
+    return f"{what}: {mine:.2f} ms, numpy {theirs:.2f} ms: {ratio:.3f} × numpy, recall {recall:.4f}"
+
+
+def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
+    """Our index by itself: exact, then by its graph, plain and filtered."""
+    index, exact = NumpyVectors(DIMENSION, Graph, INDEX_FROM), NumpyVectors(DIMENSION)
+    labels = [["tenth"] if number % 10 == 0 else ["rest"] for number in range(COUNT)]
+    start = time.perf_counter()
+    given = [Vector(id=str(row), values=matrix[row], labels=labels[row]) for row in range(COUNT)]
+    for first in range(0, COUNT, 2_000):
+        index.upsert(given[first : first + 2_000])
+    yield f"{COUNT:,} × {DIMENSION} taken in after {time.perf_counter() - start:.1f} s"
+
+    def find(wanted: Floats, *labels: str, of: VectorIndex = index) -> list[int]:
+        return [int(near.id) for near in of.search(wanted.tolist(), NEIGHBOURS, labels)]
+
+    exact.upsert(given)
+    yield line("exact", compare(matrix, queries, lambda wanted: find(wanted, of=exact)))
+    exact.close()
+    start = time.perf_counter()
+    assert index.settle(LONG_S)
+    yield f"graph made after {time.perf_counter() - start:.1f} s, in the background"
+    yield line("by graph", compare(matrix, queries, find))
+    tenth = matrix.copy()
+    tenth[[row for row in range(COUNT) if row % 10]] = 0
+    yield line("of a tenth, exactly", compare(tenth, queries, lambda wanted: find(wanted, "tenth")))
+    rest = matrix.copy()
+    rest[::10] = 0
+    yield line("of nine tenths, by graph", compare(rest, queries, lambda wanted: find(wanted, "rest")))
+    index.close()
+
+
+def stored(matrix: Floats, queries: Floats, folder: Path) -> Iterator[str]:
+    """Through the client and SQLite: each search also asks whether others have written, and reads what it found."""
+    url = f"sqlite:///{folder / 'vectors.db'}"
+    with holdfast.open(url, durability="normal", vector_index_from=None) as hf:
+        start = time.perf_counter()
+        for first in range(0, len(matrix), 5_000):
+            rows = range(first, min(len(matrix), first + 5_000))
+            hf.embeddings.upsert([Embedding(id=str(row), vector=matrix[row].tolist()) for row in rows])
+        yield f"{len(matrix):,} stored after {time.perf_counter() - start:.1f} s"
+    with holdfast.open(url, vector_index_from=None) as hf:
+        start = time.perf_counter()
+        hf.embeddings.warm()
+        yield f"loaded after {time.perf_counter() - start:.1f} s"
+        yield line(f"hf.embeddings.search of {len(matrix):,}, exact", compare(matrix, queries, finding(hf)))
+        hf.embeddings.upsert("0", matrix[0].tolist())
+    with holdfast.open(url, vector_index_from=len(matrix)) as hf:
+        hf.embeddings.warm(timeout=LONG_S)
+        yield line(f"hf.embeddings.search of {len(matrix):,}, by graph", compare(matrix, queries, finding(hf)))
+    with holdfast.open(url, vector_cache_bytes=0) as hf:
+        yield line("the same, streamed", compare(matrix, queries[:2], finding(hf)))
+
+
+def finding(hf: Holdfast) -> Find:
+    return lambda wanted: [int(near.embedding.id) for near in hf.embeddings.search(wanted.tolist(), limit=NEIGHBOURS)]
+
+
+def others(matrix: Floats, queries: Floats) -> Iterator[str]:
+    """The libraries that were not chosen."""
+    hnswlib: Any = import_module("hnswlib")
+    index = hnswlib.Index("ip", DIMENSION)
+    index.init_index(len(matrix), M=16, ef_construction=100)
+    start = time.perf_counter()
+    index.add_items(matrix, np.arange(len(matrix)))
+    yield f"hnswlib made after {time.perf_counter() - start:.1f} s"
+    index.set_ef(64)
+    index.set_num_threads(1)
+    yield line("hnswlib", compare(matrix, queries, lambda wanted: index.knn_query(wanted, NEIGHBOURS)[0][0].tolist()))
+    yield from _sqlite_vec(matrix, queries)
+
+
+def _sqlite_vec(matrix: Floats, queries: Floats) -> Iterator[str]:
+    apsw: Any = import_module("apsw")
+    con = apsw.Connection(":memory:")
+    con.enable_load_extension(True)
+    con.load_extension(import_module("sqlite_vec").loadable_path())
+    con.execute(f"CREATE VIRTUAL TABLE v USING vec0(e float[{DIMENSION}] distance_metric=cosine)")
+    start = time.perf_counter()
+    with con:
+        con.executemany("INSERT INTO v (rowid, e) VALUES (?, ?)", ((n, row.tobytes()) for n, row in enumerate(matrix)))
+    yield f"sqlite-vec made after {time.perf_counter() - start:.1f} s"
+    nearest = "SELECT rowid FROM v WHERE e MATCH ? AND k = ?"
+
+    def find(wanted: Floats) -> list[int]:
+        return [row for (row,) in con.execute(nearest, (wanted.tobytes(), NEIGHBOURS))]
+
+    yield line("sqlite-vec", compare(matrix, queries[:10], find))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stored", type=int, default=20_000, help="how many vectors to keep in SQLite")
+    parser.add_argument("--indexes", action="store_true", help="measure hnswlib and sqlite-vec too")
+    given = parser.parse_args()
+    matrix, queries = clustered(COUNT, seed=2), clustered(QUERIES, seed=3)
+    parts = [indexes(matrix, queries)]
+    with tempfile.TemporaryDirectory() as folder:
+        parts.append(stored(matrix[: given.stored], queries, Path(folder)))
+        if given.indexes:
+            parts.append(others(matrix, queries))
+        for part in parts:
+            for text in part:
+                print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

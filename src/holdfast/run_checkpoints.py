@@ -1,0 +1,50 @@
+"""Checkpoints that a run takes of its session, in one commit with what it says of them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast import checkpoint_records as records
+from holdfast import history
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
+from holdfast.filters import Filter
+from holdfast.history import Seen
+from holdfast.ids import Stamps
+from holdfast.keeping import session_checkpoint
+from holdfast.kinds import CHECKPOINTS
+from holdfast.model import Checkpoint
+
+
+def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[Write], Record, Seen]:
+    """The writes of a checkpoint, its record, and the head they leave.
+
+    It takes the place of the run's unnamed one of the same step; a step that is somebody else's it goes without.
+    """
+    seen = history.must_see(reader, draft.session_id or "")
+    rivals = _of_step(reader, seen.pointer.uid, draft.step)
+    if not all(_is_own(records.view(rival), draft) for rival in rivals):
+        draft, rivals = replace(draft, step=None), []
+    at = stamps.next(after=seen.pointer.checkpointed_at)
+    draft = replace(draft, parent_id=seen.pointer.checkpoint_id)
+    pointer = replace(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+    record, head = session_checkpoint(draft, pointer, at), history.pointer_record(pointer, seen.later)
+    gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
+    return [Put(head, seen.digest), *gone, Insert(record)], record, Seen(pointer, head.digest, seen.later)
+
+
+def last_good(reader: Reader, owner: str, run_id: str) -> Checkpoint | None:
+    """A run's newest checkpoint that is not damaged, or None."""
+    found = map(records.view, records.newest_first(reader, owner))
+    return next((one for one in found if one.run_id == run_id and one.damaged is None), None)
+
+
+def _of_step(reader: Reader, owner: str, step: int | None) -> list[Record]:
+    if step is None:
+        return []
+    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=(Filter("step", "=", step),))))
+
+
+def _is_own(rival: Checkpoint, draft: StoredCheckpoint) -> bool:
+    same = rival.run_id == draft.run_id and rival.kind == draft.kind
+    return same and rival.damaged is None and rival.name is None and not rival.protected
