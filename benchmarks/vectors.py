@@ -25,7 +25,8 @@ from holdfast.backends.vectors import INDEX_FROM
 from holdfast.contracts import Vector, VectorIndex
 from holdfast.model import Embedding
 
-COUNT, DIMENSION, CLUSTERS, NEIGHBOURS, QUERIES = 100_000, 384, 1_000, 10, 40
+COUNT, DIMENSION, CLUSTERS, NEIGHBOURS = 100_000, 384, 1_000, 10
+QUERIES, TIMED = 500, 40
 LONG_S = 600.0
 
 Floats = NDArray[np.float32]
@@ -54,18 +55,26 @@ def by_hand(matrix: Floats, wanted: Floats) -> list[int]:
 
 
 def compare(matrix: Floats, queries: Floats, find: Find) -> tuple[float, float, float, float]:
-    """Milliseconds of ours and of numpy's, by turns; their ratio; and how much of the truth was found."""
+    """Milliseconds of ours and of numpy's, by turns; their ratio; and how much of the truth all queries found."""
     ours, hand, found = [], [], []
-    for wanted in queries:
+    for wanted in queries[:TIMED]:
         start = time.perf_counter()
-        truth = by_hand(matrix, wanted)
+        by_hand(matrix, wanted)
         middle = time.perf_counter()
-        near = find(wanted)
+        find(wanted)
         ours.append(time.perf_counter() - middle)
         hand.append(middle - start)
-        found.append(len({*truth} & {*near}) / NEIGHBOURS)
+    for wanted, truth in zip(queries, truths(matrix, queries), strict=True):
+        found.append(len(truth & {*find(wanted)}) / NEIGHBOURS)
     mine, theirs = statistics.median(ours) * 1e3, statistics.median(hand) * 1e3
     return mine, theirs, mine / theirs, statistics.mean(found)
+
+
+def truths(matrix: Floats, queries: Floats) -> Iterator[set[int]]:
+    """The true neighbours of many queries; one that a graph cannot reach at all is seen only among many."""
+    for start in range(0, len(queries), 50):
+        scores = queries[start : start + 50] @ matrix.T
+        yield from map(set, np.argpartition(scores, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:].tolist())
 
 
 def line(what: str, result: tuple[float, float, float, float]) -> str:
@@ -87,7 +96,7 @@ def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
         return [int(near.id) for near in of.search(wanted.tolist(), NEIGHBOURS, labels)]
 
     exact.upsert(given)
-    yield line("exact", compare(matrix, queries, lambda wanted: find(wanted, of=exact)))
+    yield line("exact", compare(matrix, queries[:TIMED], lambda wanted: find(wanted, of=exact)))
     exact.close()
     start = time.perf_counter()
     assert index.settle(LONG_S)
@@ -95,7 +104,7 @@ def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
     yield line("by graph", compare(matrix, queries, find))
     tenth = matrix.copy()
     tenth[[row for row in range(COUNT) if row % 10]] = 0
-    yield line("of a tenth, exactly", compare(tenth, queries, lambda wanted: find(wanted, "tenth")))
+    yield line("of a tenth, exactly", compare(tenth, queries[:TIMED], lambda wanted: find(wanted, "tenth")))
     rest = matrix.copy()
     rest[::10] = 0
     yield line("of nine tenths, by graph", compare(rest, queries, lambda wanted: find(wanted, "rest")))
@@ -115,7 +124,7 @@ def stored(matrix: Floats, queries: Floats, folder: Path) -> Iterator[str]:
         start = time.perf_counter()
         hf.embeddings.warm()
         yield f"loaded after {time.perf_counter() - start:.1f} s"
-        yield line(f"hf.embeddings.search of {len(matrix):,}, exact", compare(matrix, queries, finding(hf)))
+        yield line(f"hf.embeddings.search of {len(matrix):,}, exact", compare(matrix, queries[:TIMED], finding(hf)))
         hf.embeddings.upsert("0", matrix[0].tolist())
     with holdfast.open(url, vector_index_from=len(matrix)) as hf:
         hf.embeddings.warm(timeout=LONG_S)

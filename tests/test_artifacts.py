@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import apsw
@@ -94,19 +93,6 @@ def test_what_a_killed_put_has_left_in_files_goes_with_gc(tmp_path: Path) -> Non
     hf.gc(grace_s=0)
     assert (there, upload.exists(), len(list(FileBlobs(str(tmp_path / "agents")).list()))) == (True, False, 1)
     hf.close()
-
-
-@pytest.mark.parametrize("blobs", ["sqlite", "file"])
-def test_a_put_going_on_keeps_the_bytes_from_gc(blobs: str, tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "agents.db"))
-    bytes_by_digest = SqliteBlobs(store) if blobs == "sqlite" else FileBlobs(str(tmp_path / "agents"))
-    old = bytes_by_digest.put([b"x"])
-    looked_at = time.time_ns() // 1000 + 1
-    while bytes_by_digest.put([b"x"]).put_at < looked_at:
-        pass
-    assert not bytes_by_digest.delete(old.digest, before=looked_at)
-    assert b"".join(bytes_by_digest.get(old.digest)) == b"x"
-    store.close()
 
 
 def test_a_flipped_byte_in_a_sqlite_file_is_found(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from usearch.index import Index
 _CHUNK = 2_000
 _LINKS = 16
 _EFFORT_TO_ADD = 64
-_EFFORT_TO_SEARCH = 64
+_EFFORT_TO_SEARCH = 128
 
 
 class Graph:

@@ -87,6 +87,13 @@ class BlobStoreKit(Promises):
         blobs.delete(hashlib.sha256(new_id().encode()).digest())
         assert kept in list(blobs.list())
 
+    def test_bytes_put_since_a_moment_are_not_deleted(self, blobs: BlobStore) -> None:
+        content = [new_id().encode()]
+        old, blob = blobs.put(content), blobs.put(content)
+        assert [blobs.delete(blob.digest, before=at) for at in (old.put_at, blob.put_at)] == [False, False]
+        assert b"".join(blobs.get(blob.digest)) == content[0]
+        assert [blobs.delete(blob.digest, before=blob.put_at + 1), blobs.delete(blob.digest)] == [True, False]
+
     def test_a_deleted_blob_can_be_put_again(self, blobs: BlobStore) -> None:
         content = new_id().encode()
         blobs.delete(blobs.put([content]).digest)

@@ -18,7 +18,7 @@ from holdfast.backends._file.disk import Disk, sync_file
 from holdfast.backends._file.folder import folder_of, make_root
 from holdfast.backends._file.journal import FOLDER
 from holdfast.contracts import Blob
-from holdfast.errors import NotFound, Unsupported
+from holdfast.errors import BackendError, NotFound, Unsupported
 from holdfast.ids import new_id
 
 BLOBS = "blobs"
@@ -53,15 +53,18 @@ class FileBlobs:
         self._make_folder(_UPLOADS)
         upload = f"{_UPLOADS}/{new_id()}"
         try:
-            blob = self._write(upload, chunks)
+            blob = self._write(upload, _guarded(chunks))
             name = _name(blob.digest)
             self._make_folder(os.path.dirname(name))
             with self._naming():
                 self._disk.rename(upload, name)
             self._disk.sync_folder(os.path.dirname(name))
-        except BaseException:
+        except _SourceBroke as broke:
+            raise broke.why from None
+        except OSError as cause:
+            raise BackendError(f"the bytes cannot be written: {cause}") from cause
+        finally:
             self._disk.remove(upload)
-            raise
         return blob
 
     def _write(self, upload: str, chunks: Iterable[bytes]) -> Blob:
@@ -82,6 +85,8 @@ class FileBlobs:
             file = open(self._disk.path(_name(digest)), "rb")  # noqa: SIM115 — closed when the last piece is taken
         except FileNotFoundError as cause:
             raise NotFound(f"no blob {digest.hex()}") from cause
+        except OSError as cause:
+            raise BackendError(f"the bytes cannot be read: {cause}") from cause
         return _pieces(file, start, stop)
 
     def delete(self, digest: bytes, before: int | None = None) -> bool:
@@ -123,6 +128,22 @@ class FileBlobs:
         except FileNotFoundError:
             return  # deleted meanwhile
         yield Blob(digest=digest, size=found.st_size, put_at=found.st_mtime_ns // 1000)
+
+
+class _SourceBroke(Exception):
+    """The caller's own source has failed, which is for the caller to see as it is."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _guarded(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks, with failures of their source told apart from those of the disk."""
+    try:
+        yield from chunks
+    except Exception as why:  # whatever it is, it goes back to whose source it was
+        raise _SourceBroke(why) from why
 
 
 def _name(digest: bytes) -> str:
