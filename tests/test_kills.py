@@ -16,7 +16,7 @@ from holdfast.kinds import Kind
 from holdfast.testing import kills
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "300"))
-URLS = ["sqlite:///{folder}/agents.db"]
+URLS = ["sqlite:///{folder}/agents.db", "file:///{folder}/agents"]
 
 
 @pytest.mark.parametrize("url", URLS)

@@ -120,9 +120,7 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
         if one.kept:
             inserts += [Insert(part_record(record.key, part, kept)) for part, kept in enumerate(one.kept, 1)]
         placed.append(
-            replace(
-                message, session_id=pointer.session_id, branch=branch, seq=seq, parent_id=parent, usage=one.usage
-            )
+            replace(message, session_id=pointer.session_id, branch=branch, seq=seq, parent_id=parent, usage=one.usage)
         )
         parent = message.id
     moved = replace(
