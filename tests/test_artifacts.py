@@ -55,6 +55,46 @@ STREAMING = """
 """
 
 
+WRITING = """
+    import sys
+    from holdfast.backends.file import FileStore
+    from holdfast.backends.sqlite import SqliteStore
+    from holdfast.client import Holdfast
+
+    hf = Holdfast({"SqliteStore": SqliteStore, "FileStore": FileStore}[sys.argv[1]](sys.argv[2]))
+    for n in range(1_000):
+        content = (bytes([n % 256, piece]) * 200_000 for piece in range(8))
+        put = hf.artifacts.put(content, name=f"{n % 2}")
+        print(put.id, flush=True)
+        if n % 3 == 0:
+            hf.artifacts.delete(put.id)
+            print("gone", put.id, flush=True)
+"""
+
+
+@pytest.mark.parametrize("acknowledged", range(1, 9))
+@pytest.mark.parametrize("store", [SqliteStore, FileStore])
+def test_a_killed_writer_loses_nothing_acknowledged_and_leaves_nothing_else(
+    store: type[SqliteStore] | type[FileStore], acknowledged: int, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "store")
+    program = [sys.executable, "-c", textwrap.dedent(WRITING), store.__name__, path]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        said = [writer.stdout.readline().split() for _ in range(acknowledged)]
+        writer.kill()
+        said += [line.split() for line in writer.stdout]
+    gone = {line[1] for line in said if line[0] == "gone"}
+    with Holdfast(store(path)) as hf:
+        assert hf.verify().ok
+        for id in {line[0] for line in said} - gone - {"gone"} - {said[-1][0]}:
+            assert len(hf.artifacts.read(id)) == 3_200_000
+        hf.gc(grace_s=0)
+        kept = [one for name in ("0", "1") for one in hf.artifacts.versions(name)]
+        assert gone.isdisjoint(one.id for one in kept)
+        assert sum(one.size for one in kept) <= hf.stats().bytes < sum(one.size for one in kept) + 100_000
+
+
 @pytest.mark.parametrize("store", [SqliteStore, FileStore])
 def test_a_large_artifact_takes_little_memory(store: type, tmp_path: Path) -> None:
     program = [

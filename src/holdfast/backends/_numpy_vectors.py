@@ -227,7 +227,11 @@ def _cosines(units: Floats, unit: Doubles) -> Floats:
     """Cosines as float32 values; rows of float32 are not quite of length 1, which is made good here."""
     wide = units.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return np.clip(wide @ unit / np.where(lengths > 0, lengths, 1), -1, 1).astype(np.float32)
+    products: Doubles = np.einsum(
+        "ij,j->i", wide, unit
+    )  # for so few, a product by BLAS would wake threads that then spin
+    cosines: Doubles = products / np.where(lengths > 0, lengths, 1)
+    return np.clip(cosines, -1, 1).astype(np.float32)
 
 
 def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:
