@@ -47,10 +47,6 @@ def where(query: Query) -> tuple[list[str], list[Scalar]]:
     return parts, values
 
 
-def _is_selective(query: Query) -> bool:
-    return any(_fixes(query, index) for index in query.kind.indexes)
-
-
 def _fixes(query: Query, index: tuple[str, ...]) -> bool:
     """Whether filters, with the prefix, leave one value for each field of an index."""
     filtered = {one.field for one in query.where if one.compare == "=" and one.value is not None}
@@ -65,14 +61,15 @@ def order_columns(query: Query) -> list[str]:
 
 
 def order_by(query: Query) -> str:
-    """The ORDER BY and LIMIT of a query.
-
-    Where an index answers the filters, a plus keeps the planner from walking the key to save itself a sort.
-    """
+    """The ORDER BY and LIMIT of a query; nothing where at most one row can match."""
     if query.kind.unique and _fixes(query, query.kind.unique):
         return ""
     direction = " DESC" if query.reverse else ""
-    plus = "+" if _is_selective(query) else ""
-    ordered = ", ".join(plus + name + direction for name in order_columns(query))
+    ordered = ", ".join(name + direction for name in order_columns(query))
     limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
     return f" ORDER BY {ordered}{limit}"
+
+
+def chosen_index(query: Query) -> tuple[str, ...] | None:
+    """The index that answers the filters best; a planner without statistics would rather walk the key."""
+    return max((index for index in query.kind.indexes if _fixes(query, index)), key=len, default=None)

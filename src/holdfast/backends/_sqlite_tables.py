@@ -89,10 +89,13 @@ class PlainTable:
         yield f"CREATE TABLE {self.kind.name} ({body}, PRIMARY KEY (space, {keys})){tail}"
         for index in self.kind.indexes:
             named = ", ".join(f'"{name}"' for name in index)
-            yield f"CREATE INDEX {self.kind.name}_by_{'_'.join(index)} ON {self.kind.name} (space, {named})"
+            yield f"CREATE INDEX {self._index(index)} ON {self.kind.name} (space, {named})"
         if self.kind.unique:
             named = ", ".join(f'"{name}"' for name in self.kind.unique)
             yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (space, {named})"
+
+    def _index(self, fields: tuple[str, ...]) -> str:
+        return f"{self.kind.name}_by_{'_'.join(fields)}"
 
     def record(self, row: Row) -> Record:
         return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
@@ -144,7 +147,9 @@ class PlainTable:
     def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
-        statement = f"{self._select} WHERE {clause}{_sql.order_by(query)}"
+        index = _sql.chosen_index(query)
+        hint = "" if index is None else f" INDEXED BY {self._index(index)}"
+        statement = f"{self._select}{hint} WHERE {clause}{_sql.order_by(query)}"
         return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
 
     def delete(self, con: apsw.Connection, query: Query) -> None:
