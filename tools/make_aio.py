@@ -66,9 +66,8 @@ CLIENT = '''class AsyncHoldfast:
 
 {methods}
     async def close(self) -> None:
-        """Give everything back."""
-        await self._bridge.call(self._noun.close)
-        await self._bridge.close()
+        """Stop every timer and give everything back; closing twice is fine."""
+        await self._bridge.close(self._noun.close)
 
     async def __aenter__(self) -> AsyncHoldfast:
         return self

@@ -293,7 +293,7 @@ class AsyncSessions:
         max_context_tokens: int | None = None,
         timeout: float | None = None,
     ) -> Session:
-        """A new, empty session; AlreadyExists if the id is taken."""
+        """A new, empty session; AlreadyExists if the id is another's, while the very same again is the one there."""
         return await self._bridge.call(
             self._noun.create,
             id=id,
@@ -1064,9 +1064,8 @@ class AsyncHoldfast:
         await self._bridge.call(self._noun.backup, path, timeout=timeout)
 
     async def close(self) -> None:
-        """Give everything back."""
-        await self._bridge.call(self._noun.close)
-        await self._bridge.close()
+        """Stop every timer and give everything back; closing twice is fine."""
+        await self._bridge.close(self._noun.close)
 
     async def __aenter__(self) -> AsyncHoldfast:
         return self

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from holdfast.commits import Plan
 from holdfast.contracts import Moved, RecordStore, Submits, Taken
 from holdfast.deadlines import within
+from holdfast.errors import BackendError
 from holdfast.following import POLL_S, Following
 from holdfast.model import Event
 from holdfast.nouns import check_timeout
@@ -36,9 +37,12 @@ class Bridge:
         self._store = store
         self._timeout = timeout
         self._pool = ThreadPoolExecutor(WORKERS, "holdfast")
+        self._closed = False
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function on the pool; an async function among its arguments runs on this loop."""
+        if self._closed:
+            raise BackendError("the store is closed; open it again")
         loop = asyncio.get_running_loop()
         given = cast(tuple[object, ...], args)
         if any(map(inspect.iscoroutinefunction, given)):
@@ -91,6 +95,9 @@ class Bridge:
             if not found:
                 await asyncio.sleep(POLL_S)
 
-    async def close(self) -> None:
-        """Let the pool go, once what it worked for is closed."""
-        self._pool.shutdown(wait=False)
+    async def close(self, close: Callable[[], None]) -> None:
+        """Close what the pool works for, then the pool; closing twice is fine."""
+        if not self._closed:
+            await self.call(close)
+            self._closed = True
+            self._pool.shutdown(wait=False)

@@ -580,6 +580,8 @@ def message_from(said: object) -> Message:
 def _from_provider(said: dict[str, Any]) -> Message:
     fields = dict(said)
     role = fields.pop("role", None)
+    if role is None:
+        raise InvalidInput(f"the message has no role; give it one of {', '.join(ROLES)}")
     if not isinstance(role, str) or role.lower() not in ROLES:
         raise InvalidInput(f"role {role!r} is not one of {', '.join(ROLES)}")
     content = fields.pop("content", None)
@@ -592,7 +594,7 @@ def _from_provider(said: dict[str, Any]) -> Message:
         fields.setdefault("tool_name", name)
     unknown = [key for key in fields if key not in Message.__struct_fields__]
     if unknown:
-        raise InvalidInput(f"a message has no field {unknown[0]!r}; put it into metadata")
+        raise InvalidInput(f"a message has no field {unknown[0]!r}; correct its name, or put it into metadata")
     return Message(role=role.lower(), content=_provider_parts(content), tool_calls=calls, **fields)  # type: ignore[arg-type]
 
 

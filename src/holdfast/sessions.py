@@ -45,7 +45,7 @@ class Sessions(Contexts):
         max_context_tokens: int | None = None,
         timeout: float | None = None,
     ) -> Session:
-        """A new, empty session; AlreadyExists if the id is taken."""
+        """A new, empty session; AlreadyExists if the id is another's, while the very same again is the one there."""
         codec.check_json(metadata, "session metadata")
         at = self._stamps.next()
         own = new_id()
