@@ -1,0 +1,98 @@
+"""A checkpoint, a restore, a prune or a gc that dies between any two of its commits leaves the old state or the new."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Agent, Holdfast, Message
+
+URLS = ["sqlite:///{folder}/agents.db", "file:///{folder}/agents"]
+DEEDS = {
+    "checkpoint": 'hf.checkpoints.create("scout", id="new")',
+    "restore": 'hf.checkpoints.restore("start")',
+    "undo": 'hf.checkpoints.restore("before")',
+    "prune": 'hf.checkpoints.prune(session_id="kyoto", keep=2)',
+    "gc": "hf.gc()",
+    "delete": 'hf.sessions.delete("osaka")',
+}
+MOST_COMMITS = 40
+
+# A process that does one deed on a store, and is gone before the commit after so many.
+MORTAL = """
+import os, signal, sys, holdfast
+url, deed, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
+hf = holdfast.open(url)
+commit = hf._store.commit
+def mortal(*given):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    return commit(*given)
+hf._store.commit = mortal
+eval(deed)
+"""
+
+
+def furnish(url: str) -> None:
+    with holdfast.open(url) as hf:
+        hf.agents.save(Agent(id="scout", name="Scout", state={"budget": 400}))
+        for city in ("kyoto", "osaka"):
+            hf.sessions.create(id=city, agent_id="scout", title=city)
+            hf.sessions.append(city, Message.user("one", id=f"{city}-1"), Message.assistant("two", id=f"{city}-2"))
+        hf.checkpoints.create("scout", id="start", name="start")
+        hf.sessions.append("kyoto", Message.user("three", id="kyoto-3"))
+        hf.sessions.create(id="nara", agent_id="scout", title="nara")
+        hf.agents.set_state("scout", "budget", 40)
+        hf.checkpoints.create("scout", id="before", name="before")
+        for step in range(6):
+            hf.checkpoints.create(session_id="kyoto", step=step)
+        hf.sessions.append("osaka", Message.user("three", id="osaka-3"))
+
+
+def look(hf: Holdfast) -> tuple[object, ...]:
+    """What a user sees: the agent's state, each session's path, and how many checkpoints there are of what."""
+    agent = hf.agents.get("scout")
+    assert agent is not None
+    sessions = {one.id: [message.id for message in hf.sessions.messages(one.id)] for one in hf.sessions.list()}
+    own = sorted(one.kind for one in hf.checkpoints.list("scout"))
+    return agent.state, sessions, own, [one.step for one in hf.checkpoints.list(session_id="kyoto")]
+
+
+def seen(url: str) -> tuple[object, ...]:
+    with holdfast.open(url) as hf:
+        assert hf.verify().problems == []
+        return look(hf)
+
+
+def die(url: str, deed: str, commits: int) -> bool:
+    """Do the deed, dying before the commit after so many; False if it was done with fewer."""
+    command = [sys.executable, "-c", MORTAL, url, DEEDS[deed], str(commits)]
+    ended = subprocess.run(command, check=False, timeout=60).returncode
+    assert ended in (0, -signal.SIGKILL)
+    return ended != 0
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("url", URLS)
+def test_a_deed_that_dies_between_commits_leaves_old_or_new(url: str, deed: str, tmp_path: Path) -> None:
+    original, trial = tmp_path / "original", tmp_path / "trial"
+    original.mkdir()
+    furnish(url.format(folder=original))
+    old, outcomes = seen(url.format(folder=original)), []
+    for commits in range(MOST_COMMITS):
+        shutil.copytree(original, trial)
+        died = die(url.format(folder=trial), deed, commits)
+        outcomes.append(seen(url.format(folder=trial)))
+        shutil.rmtree(trial)
+        if not died:
+            break
+    assert not died
+    assert all(outcome in (old, outcomes[-1]) for outcome in outcomes)
