@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,15 @@ def open_deaf(url: str) -> Holdfast:
 
 @pytest.mark.parametrize(
     ("opener", "said"),
-    [(open_forgetful, "is not on record"), (open_quiet, "asked about 0 times"), (open_deaf, "ran 2 times")],
+    [
+        (open_forgetful, r"is not on record|are not \d+ in a row"),
+        (open_quiet, "asked about 0 times"),
+        (open_deaf, "ran 2 times"),
+    ],
 )
 def test_whoever_breaks_a_promise_is_caught(opener: Callable[[str], Holdfast], said: str, tmp_path: Path) -> None:
     tally = run_kills.run(SQLITE.format(folder=tmp_path), tmp_path, FEW, opener=opener)
-    assert said in " ".join(tally.problems)
+    assert re.search(said, " ".join(tally.problems))
 
 
 # what providers accept
