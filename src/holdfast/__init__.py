@@ -1,39 +1,50 @@
-"""Holdfast: the memory of record for AI agents."""
+"""Holdfast: the memory of record for AI agents.
 
-from holdfast.aio import AsyncHoldfast, aopen
-from holdfast.appends import ROOT
-from holdfast.client import Holdfast
-from holdfast.client import open as open  # not in __all__: `import *` must not hide the builtin
-from holdfast.errors import (
-    AlreadyExists,
-    BackendError,
-    Busy,
-    Conflict,
-    ConnectionFailed,
-    CorruptData,
-    HoldfastError,
-    InFlightCall,
-    IntegrityError,
-    InvalidId,
-    InvalidInput,
-    MigrationError,
-    NotFound,
-    SerializationError,
-    ToolFailed,
-    Unsupported,
-)
-from holdfast.model import (
-    Agent,
-    Artifact,
-    Attachment,
-    Embedding,
-    Message,
-    Price,
-    Session,
-    ToolCall,
-    ToolExecution,
-    Usage,
-)
+Names are loaded when they are first used, so that `import holdfast` costs a program nothing until then.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncHoldfast, aopen
+    from holdfast.appends import ROOT
+    from holdfast.client import Holdfast, copy
+    from holdfast.client import open as open  # not in __all__: `import *` must not hide the builtin
+    from holdfast.errors import (
+        AlreadyExists,
+        BackendError,
+        Busy,
+        Conflict,
+        ConnectionFailed,
+        CorruptData,
+        HoldfastError,
+        InFlightCall,
+        IntegrityError,
+        InvalidId,
+        InvalidInput,
+        MigrationError,
+        NotFound,
+        SerializationError,
+        ToolFailed,
+        Unsupported,
+    )
+    from holdfast.model import (
+        Agent,
+        Artifact,
+        Attachment,
+        Copied,
+        Embedding,
+        Exported,
+        Imported,
+        Message,
+        Price,
+        Progress,
+        Session,
+        ToolCall,
+        ToolExecution,
+        Usage,
+    )
 
 __all__ = [
     "ROOT",
@@ -46,10 +57,13 @@ __all__ = [
     "Busy",
     "Conflict",
     "ConnectionFailed",
+    "Copied",
     "CorruptData",
     "Embedding",
+    "Exported",
     "Holdfast",
     "HoldfastError",
+    "Imported",
     "InFlightCall",
     "IntegrityError",
     "InvalidId",
@@ -58,6 +72,7 @@ __all__ = [
     "MigrationError",
     "NotFound",
     "Price",
+    "Progress",
     "SerializationError",
     "Session",
     "ToolCall",
@@ -66,4 +81,22 @@ __all__ = [
     "Unsupported",
     "Usage",
     "aopen",
+    "copy",
 ]
+
+_HOMES = ("errors", "model", "client", "aio", "appends")
+
+
+if not TYPE_CHECKING:  # or a type checker would believe in any name
+
+    def __getattr__(name: str) -> object:
+        for home in _HOMES if name in (*__all__, "open") else ():
+            module = import_module(f"holdfast.{home}")
+            if hasattr(module, name):
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "open"})

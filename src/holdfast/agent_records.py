@@ -50,7 +50,7 @@ def must_be_present(reader: Reader, agent_id: str) -> tuple[Present, Record]:
     """The agent's record; NotFound if there is no such agent."""
     record = get(reader, AGENTS, agent_id)
     if record is None:
-        raise NotFound(f"there is no agent {agent_id!r}; save it first")
+        raise NotFound(f"there is no agent with the id {agent_id!r}; save it first")
     return read_present(record), record
 
 

@@ -13,8 +13,9 @@ from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
 from holdfast.diffs import agent_changes
 from holdfast.errors import Conflict, InvalidInput, MigrationError, NotFound
 from holdfast.filters import Filter
+from holdfast.heads import count_heads
 from holdfast.ids import check_id, check_whole
-from holdfast.kinds import AGENTS, HEADS, REVISIONS
+from holdfast.kinds import AGENTS, REVISIONS
 from holdfast.model import Agent, Change, Json, Page
 from holdfast.nouns import Ground, Noun
 
@@ -153,7 +154,7 @@ class Agents(Noun):
             Filter("status", "=", "active"),
             Filter("detached_by", "=", None),
         )
-        return self._store.count(Query(kind=HEADS, where=active))
+        return count_heads(self._store, active)
 
     def list(
         self,
@@ -163,7 +164,7 @@ class Agents(Noun):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> Page[Agent]:
-        """All agents by id."""
+        """All agents by id, a page at a time; the `cursor` of a page goes on behind it."""
         cursors.check_range(limit, offset)
         after = None if cursor is None else tuple(cursors.read(["agents"], cursor))
         query = Query(kind=AGENTS, after=after, limit=offset + limit + 1)
@@ -201,10 +202,10 @@ class Agents(Noun):
         """Remove an agent with its revisions, sessions and checkpoints; fine if there is none."""
         with self._within(timeout):
             self._ground.sweeps.delete_agent(check_id(agent_id, "agent id"))
-            self._ground.sweeps.purge_words()
+            self._ground.sweeps.scrub()
 
 
 def _must(present: Agent | None, agent_id: str) -> Agent:
     if present is None:
-        raise NotFound(f"there is no agent {agent_id!r}; save it first")
+        raise NotFound(f"there is no agent with the id {agent_id!r}; save it first")
     return present

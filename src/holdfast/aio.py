@@ -34,13 +34,16 @@ from holdfast.model import (
     Collected,
     Embedding,
     Event,
+    Exported,
     Found,
     Head,
+    Imported,
     Json,
     Message,
     Neighbour,
     Page,
     Price,
+    Progress,
     Restored,
     Role,
     Run,
@@ -117,7 +120,7 @@ class AsyncAgents:
     async def list(
         self, *, limit: int = 100, offset: int = 0, cursor: str | None = None, timeout: float | None = None
     ) -> Page[Agent]:
-        """All agents by id."""
+        """All agents by id, a page at a time; the `cursor` of a page goes on behind it."""
         return await self._bridge.call(self._noun.list, limit=limit, offset=offset, cursor=cursor, timeout=timeout)
 
 
@@ -180,16 +183,24 @@ class AsyncSessions:
         return await self._bridge.call(self._noun.update_usage, session_id, message_id, usage, timeout=timeout)
 
     async def redact(self, session_id: str, message_id: str, reason: str, *, timeout: float | None = None) -> Message:
-        """Destroy a message's content everywhere; id, role, call ids, time and digest stay."""
+        """Destroy a message's content everywhere; id, role, call ids, time and digest stay, and the chain verifies.
+
+        What tool calls and events of runs repeat of it goes with it. NotFound without the message.
+        """
         return await self._bridge.call(self._noun.redact, session_id, message_id, reason, timeout=timeout)
 
     async def tree(self, session_id: str, *, timeout: float | None = None) -> Tree:
         """The branches a session reaches and where they part; NotFound if there is no such session."""
         return await self._bridge.call(self._noun.tree, session_id, timeout=timeout)
 
-    async def switch(self, session_id: str, branch: int, *, timeout: float | None = None) -> Session:
-        """Make another branch the active one; the head moves to its end."""
-        return await self._bridge.call(self._noun.switch, session_id, branch, timeout=timeout)
+    async def switch(
+        self, session_id: str, branch: int | None = None, *, at: str | None = None, timeout: float | None = None
+    ) -> Session:
+        """Move the head to the end of another branch, or to one message; `at=ROOT` is in front of the first.
+
+        A branch goes on where it was left; an append behind any other message opens a new one.
+        """
+        return await self._bridge.call(self._noun.switch, session_id, branch, at=at, timeout=timeout)
 
     async def fork(
         self,
@@ -291,6 +302,7 @@ class AsyncSessions:
         status: SessionStatus = "active",
         archived: bool = False,
         max_context_tokens: int | None = None,
+        created_at: datetime | None = None,
         timeout: float | None = None,
     ) -> Session:
         """A new, empty session; AlreadyExists if the id is another's, while the very same again is the one there."""
@@ -306,8 +318,24 @@ class AsyncSessions:
             status=status,
             archived=archived,
             max_context_tokens=max_context_tokens,
+            created_at=created_at,
             timeout=timeout,
         )
+
+    async def save(
+        self,
+        session: Session | Mapping[str, Json],
+        messages: Sequence[Message | dict[str, Any]] = (),
+        *,
+        timeout: float | None = None,
+    ) -> Session:
+        """Keep a conversation as given: a new one, or the one with this id brought to these fields and messages.
+
+        The leading messages it has in common stay; where the rest differs it becomes a new branch, and the head moves
+        there. A message whose id is taken gets a new one. A save that was interrupted is completed by saving again.
+        Busy while a run holds a session that would have to leave its branch.
+        """
+        return await self._bridge.call(self._noun.save, session, messages, timeout=timeout)
 
     async def get(self, session_id: str, *, timeout: float | None = None) -> Session | None:
         """The session, or None."""
@@ -371,7 +399,11 @@ class AsyncSessions:
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> Page[Session]:
-        """Sessions that match, newest first; detached ones are left out."""
+        """Sessions that match, the last changed first; detached ones are left out.
+
+        Pages have `limit` entries and a `cursor` to go on with. `metadata` matches the pairs it names,
+        `created_after` is inclusive and `created_before` is not.
+        """
         return await self._bridge.call(
             self._noun.list,
             agent_id=agent_id,
@@ -1044,9 +1076,14 @@ class AsyncHoldfast:
         """How much this namespace holds; detached sessions are not counted."""
         return await self._bridge.call(self._noun.stats, timeout=timeout)
 
-    async def verify(self, *, timeout: float | None = None) -> Report:
-        """Check every record and chain of this namespace; damage is named, not raised."""
-        return await self._bridge.call(self._noun.verify, timeout=timeout)
+    async def verify(
+        self, *, progress: Callable[[int, int], None] | None = None, timeout: float | None = None
+    ) -> Report:
+        """Check every record and chain of this namespace; damage is named, not raised.
+
+        `progress` is told how many records are checked so far, and of how many.
+        """
+        return await self._bridge.call(self._noun.verify, progress=progress, timeout=timeout)
 
     async def gc(self, *, grace_s: float = 86400.0, timeout: float | None = None) -> Collected:
         """Finish interrupted deletions and reclaim what nothing reaches; branches of living sessions stay.
@@ -1056,12 +1093,33 @@ class AsyncHoldfast:
         return await self._bridge.call(self._noun.gc, grace_s=grace_s, timeout=timeout)
 
     async def health(self, *, timeout: float | None = None) -> Inspection:
-        """Prove that the store answers, and say what it is."""
+        """Prove that the store and all its parts answer, and say what it is and what an acknowledged write survives.
+
+        BackendError if it is set up so that it may lose records.
+        """
         return await self._bridge.call(self._noun.health, timeout=timeout)
 
     async def backup(self, path: str, *, timeout: float | None = None) -> None:
         """Copy the whole store into a new file while others go on writing; Unsupported where it has no file."""
         await self._bridge.call(self._noun.backup, path, timeout=timeout)
+
+    async def export(
+        self, path: str | Path, *, progress: Callable[[Progress], None] | None = None, timeout: float | None = None
+    ) -> Exported:
+        """Write everything of this namespace, as of one moment, to a new .zip or else a new folder.
+
+        The same content gives the same bytes, whatever the backend. `timeout` bounds the whole export.
+        """
+        return await self._bridge.call(self._noun.export, path, progress=progress, timeout=timeout)
+
+    async def import_from(
+        self, path: str | Path, *, progress: Callable[[Progress], None] | None = None, timeout: float | None = None
+    ) -> Imported:
+        """Bring in everything of an export, once all of it is checked; repeating finishes what was interrupted.
+
+        Of what is there with other content, AlreadyExists. `timeout` bounds the whole import, each write the store's.
+        """
+        return await self._bridge.call(self._noun.import_from, path, progress=progress, timeout=timeout)
 
     async def close(self) -> None:
         """Stop every timer and give everything back; closing twice is fine."""
@@ -1103,6 +1161,8 @@ class Opening:
 def aopen(
     url: str,
     *,
+    artifacts: str | None = None,
+    embeddings: str | None = None,
     namespace: str = "",
     timeout: float = 30.0,
     durability: Literal["full", "normal"] = "full",
@@ -1115,15 +1175,22 @@ def aopen(
     vector_cache_bytes: int = 1073741824,
     vector_index_from: int | None = 20000,
 ) -> Opening:
-    """Open a store: `memory:`, `sqlite:///agents.db` or `file:///agents` (three slashes: relative; four: absolute).
+    """Open a store by its address, such as `sqlite:///agents.db` (three slashes: relative; four: absolute).
 
-    A namespace keeps one tenant's records apart from another's. `timeout` bounds every call that names none.
+    `BACKENDS` names what addresses begin with; one whose driver is not installed is Unsupported, and says what to
+    install. A namespace keeps one tenant's records apart from another's. `timeout` bounds every call that names none.
+    `durability="normal"` may lose the last acknowledged writes at a power loss. `read_only` makes no store and changes
+    nothing. `migrations` and `prices` are what `agents.migration` and `usage.totals` use.
     `embed` lets `embeddings.search` take a text. Vectors are kept in memory up to `vector_cache_bytes`, and from
     `vector_index_from` per model on in an approximate index, if one is installed; None keeps every search exact.
-    Parts and attachments of messages above `inline_limit` bytes are kept as artifacts."""
+    Parts and attachments of messages above `inline_limit` bytes are kept as artifacts.
+    `artifacts` is an address of their own (`s3://bucket/prefix`, `gs:`, `az:`, or any backend's), and `embeddings` one
+    for an index of the vectors (`qdrant://host`), which are kept with the records all the same."""
     return Opening(
         lambda: open(
             url,
+            artifacts=artifacts,
+            embeddings=embeddings,
             namespace=namespace,
             timeout=timeout,
             durability=durability,

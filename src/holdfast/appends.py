@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -11,14 +12,17 @@ from msgspec.structs import replace
 from holdfast import codec, parts
 from holdfast.commits import get
 from holdfast.contracts import BlobStore, Insert, Put, Reader, Record, Write
-from holdfast.errors import AlreadyExists, Conflict, InvalidInput
+from holdfast.errors import AlreadyExists, InvalidInput
 from holdfast.history import (
     ROOT_BRANCH,
     Branch,
     Pointer,
     Seen,
+    Segment,
     before,
+    branch_link,
     branch_record,
+    check_attached,
     find,
     find_reached,
     first_link,
@@ -27,23 +31,29 @@ from holdfast.history import (
     next_branch,
     next_link,
     reaches,
+    read,
     usage_record,
 )
 from holdfast.kinds import MESSAGES, SESSIONS
-from holdfast.model import Message, Text, Usage, message_from, title_from
+from holdfast.model import Message, Text, Usage, title_from
 from holdfast.parts import MARK, Kept, part_record
+from holdfast.providers import message_from
 
 ROOT = ""  # as a parent: in front of the first message; no message can have this id
 
 
 class Said(Struct, frozen=True, gc=False):
-    """A message ready to be placed: its bytes, their digest, and the value they read back as."""
+    """A message ready to be placed: its bytes, their digest, and the value they read back as.
+
+    One that is not `dated` got its time here, so that the same said again has another.
+    """
 
     body: bytes
     digest: bytes
     message: Message
     usage: Usage | None
     kept: tuple[Kept, ...] = ()
+    dated: bool = True
 
 
 class Appended(Struct, frozen=True, gc=False):
@@ -58,13 +68,15 @@ def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
     """Encode and check what is to be appended."""
     said = []
     for message in messages:
+        dated = True
         if type(message) is not Message:
+            dated = not isinstance(message, dict) or "created_at" in message
             message = message_from(message)
         body, plain = codec.encode_message(message)
         usage = message.usage
         if usage is not None and not isinstance(usage, Usage):
             raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
-        said.append(Said(body, codec.digest(body), plain, usage))
+        said.append(Said(body, codec.digest(body), plain, usage, dated=dated))
     if len(said) > 1 and len({one.message.id for one in said}) < len(said):
         raise InvalidInput("two of the messages have the same id")
     return said
@@ -90,7 +102,7 @@ def _lighten(one: Said, reader: Reader, blobs: BlobStore, limit: int) -> Said:
     if not put:
         return replace(one, kept=kept)
     body, plain = codec.encode_message(message)
-    return Said(body, codec.digest(body), plain, one.usage, kept)
+    return replace(one, body=body, digest=codec.digest(body), message=plain, kept=kept)
 
 
 def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
@@ -133,15 +145,15 @@ def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
 def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None, activate: bool, at: int) -> Appended:
     """Place messages as the store now is: found ones stay, new ones go behind their parent."""
     pointer = seen.pointer
-    if pointer.detached_by is not None:
-        raise Conflict(f"session {pointer.session_id!r} is detached; bring it back with sessions.attach")
+    check_attached(pointer)
     known = {one.message.id: _known(reader, pointer, one) for one in said}
     _check_parent(reader, known, said, parent)
     fresh = [one for one in said if known[one.message.id] is None]
     if not fresh:
         return Appended([], seen, [_found(reader, known, one, pointer) for one in said])
     pointer, naming = _title(reader, pointer, fresh)
-    base, opening = _stand(reader, pointer, parent)
+    lead = [one.message.id for one in takewhile(lambda one: known[one.message.id] is not None, said)]
+    base, opening = _stand(reader, pointer, lead[-1] if lead and parent is not None else parent)
     appended = extend(replace(seen, pointer=base), fresh, at)
     if opening and not activate:
         appended = _leave_head(appended, pointer, seen)
@@ -154,7 +166,8 @@ def _known(reader: Reader, pointer: Pointer, one: Said) -> Record | None:
     present = find(reader, pointer.history, one.message.id)
     if present is None:
         return None
-    if (codec.redacted_digest(present.body) or present.digest) != one.digest:
+    digest = codec.redacted_digest(present.body) or present.digest
+    if digest != (one.digest if one.dated else _digest_as_of(present, one)):
         raise AlreadyExists(
             f"message {one.message.id!r} exists with other content; give the new one its own id", present
         )
@@ -164,6 +177,12 @@ def _known(reader: Reader, pointer: Pointer, one: Said) -> Record | None:
             present,
         )
     return present
+
+
+def _digest_as_of(present: Record, one: Said) -> bytes:
+    """What the message would hash to, had it been said when the one that is there was."""
+    at = codec.decode_message(present.body, f"message {one.message.id!r}").created_at
+    return codec.digest(codec.encode_message(replace(one.message, created_at=at))[0])
 
 
 def _check_parent(reader: Reader, known: dict[str, Record | None], said: Sequence[Said], parent: str | None) -> None:
@@ -177,23 +196,17 @@ def _found(reader: Reader, known: dict[str, Record | None], one: Said, pointer: 
     record = known[one.message.id]
     assert record is not None
     _, branch, seq = record.key
-    parent = before(reader, record.key)
-    return replace(
-        one.message,
-        session_id=pointer.session_id,
-        branch=int(branch),
-        seq=int(seq),
-        parent_id=parent,
-        usage=one.usage,
-    )
+    here = Segment(branch=int(branch), low=int(seq), high=int(seq), before_id=before(reader, record.key))
+    return next(read(reader, pointer.session_id, pointer.history, here))
 
 
 def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointer, list[Write]]:
     """The pointer to extend, and the branch to open first where the append does not go on at the head."""
-    if (parent is None or parent == pointer.message_id) and pointer.open:
+    here = pointer.message_id or ROOT
+    if parent in (None, here) and pointer.open:
         return pointer, []
     origin = pointer
-    if parent is not None and parent != pointer.message_id:
+    if parent is not None and parent != here:
         origin = _at_parent(reader, pointer, parent)
     number = next_branch(reader, pointer.history)
     branch = Branch(
@@ -204,8 +217,9 @@ def _stand(reader: Reader, pointer: Pointer, parent: str | None) -> tuple[Pointe
         fork_seq=origin.seq,
         fork_link=origin.link,
         fork_id=origin.message_id,
+        numbered=True,
     )
-    return replace(origin, branch=number, open=True), [Insert(branch_record(branch))]
+    return replace(origin, branch=number, open=True, link=branch_link(branch)), [Insert(branch_record(branch))]
 
 
 def _at_parent(reader: Reader, pointer: Pointer, parent: str) -> Pointer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from holdfast import codec, history
 from holdfast.contracts import Put, Query, Reader, Record, Write
 from holdfast.filters import Filter
@@ -93,5 +91,8 @@ def mark(record: Record | None, is_newest: bool) -> list[Write]:
     """The write that lets a version be the newest, or no longer; none if there is no such record."""
     if record is None:
         return []
-    changed = replace(read_artifact(record), newest=is_newest)
-    return [Put(artifact_record(changed), record.digest)]
+    envelope = codec.decode_envelope(record.body, f"artifact {record.key}")
+    body = codec.encode({**envelope, "newest": is_newest}, "artifact")
+    id, blob, _, created_at = record.fields
+    fields = (id, blob, int(is_newest), created_at)
+    return [Put(Record(ARTIFACTS, record.key, body, codec.digest(body), fields), record.digest)]

@@ -283,7 +283,7 @@ def _check_new_id(id: str) -> str:
 def _same(present: StoredArtifact, draft: StoredArtifact, owner: str, blob: Blob) -> StoredArtifact:
     """The artifact that is there, if it is the one given; AlreadyExists if not."""
     told = (owner, draft.name, blob.digest, draft.content_type, draft.metadata)
-    if told != (present.owner, present.name, present.blob, present.content_type, present.metadata):
+    if not codec.same(told, (present.owner, present.name, present.blob, present.content_type, present.metadata)):
         raise AlreadyExists(f"artifact {draft.id!r} exists with other content; give the new one its own id", present)
     return present
 

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from holdfast.artifact_records import read_artifact
 from holdfast.blobs import checked
+from holdfast.claims import Problem
 from holdfast.commits import get
 from holdfast.contracts import BlobStore, Query, Record, RecordStore
 from holdfast.errors import HoldfastError, IntegrityError
 from holdfast.filters import Filter
-from holdfast.integrity import Problem, Report
+from holdfast.integrity import Report
 from holdfast.kinds import ARTIFACTS, HEADS, MESSAGES, PARTS, SESSIONS
 from holdfast.parts import read_part
 

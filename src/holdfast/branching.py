@@ -7,9 +7,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast import history
+from holdfast.appends import ROOT
 from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Reader, Require, Write
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.holds import check_free
 from holdfast.ids import check_id, check_whole, new_id
@@ -52,24 +53,47 @@ class Branching(Transcripts):
         record = get(reader, SESSIONS, session_id) if seen is not None else None
         return None if seen is None or record is None else view(read_stored(record), seen.pointer)
 
-    def switch(self, session_id: str, branch: int, *, timeout: float | None = None) -> Session:
-        """Make another branch the active one; the head moves to its end."""
+    def switch(
+        self, session_id: str, branch: int | None = None, *, at: str | None = None, timeout: float | None = None
+    ) -> Session:
+        """Move the head to the end of another branch, or to one message; `at=ROOT` is in front of the first.
+
+        A branch goes on where it was left; an append behind any other message opens a new one.
+        """
         check_id(session_id, "session id")
-        check_whole(branch, "branch")
+        if (branch is None) == (at is None):
+            raise InvalidInput("name either a branch or the message to stand at")
+        if branch is not None:
+            check_whole(branch, "branch")
+        elif at != ROOT:
+            check_id(at, "message id")
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             check_free(reader, seen.pointer, self._store)
-            end = self._end(reader, seen.pointer, branch)
-            return history.move(seen, self._point(reader, seen.pointer, branch, end))[1]
+            return history.move(seen, self._point(reader, seen.pointer, *self._goal(reader, seen.pointer, branch, at)))[
+                1
+            ]
 
         with self._within(timeout):
             commit(self._store, place)
             self._ground.heads.pop(session_id, None)
-            session = self._get(self._store, session_id)
-            if session is None:
-                raise NotFound(f"session {session_id!r} was deleted meanwhile")
-            return session
+            return self._must_get(session_id)
+
+    def _must_get(self, session_id: str) -> Session:
+        session = self._get(self._store, session_id)
+        if session is None:
+            raise NotFound(f"session {session_id!r} was deleted meanwhile")
+        return session
+
+    def _goal(self, reader: Reader, pointer: Pointer, branch: int | None, at: str | None) -> tuple[int, int]:
+        """The branch and position of a branch's end, or of a message."""
+        if branch is not None:
+            return branch, self._end(reader, pointer, branch)
+        if at is None or at == ROOT:
+            return ROOT_BRANCH, 0
+        _, number, seq = history.find_reached(reader, pointer, at).key
+        return int(number), int(seq)
 
     def _point(self, reader: Reader, pointer: Pointer, branch: int, seq: int) -> Pointer:
         """The same session pointing at another position."""
@@ -133,6 +157,10 @@ class Branching(Transcripts):
         def place(reader: Reader) -> list[Write]:
             stored, pointer, required = self._fork_point(reader, session_id, new, stand, given)
             check_readable(stored, pointer)
+            known = self._known(reader, stored, pointer)
+            if known is not None:
+                forked[:] = [known]
+                return []
             seen, head = history.new_head(pointer)
             forked[:] = [(stored, seen)]
             return [required, Insert(stored_record(stored)), *head]
@@ -152,12 +180,20 @@ class Branching(Transcripts):
     ) -> tuple[Stored, Pointer, Require]:
         seen = history.must_see(reader, session_id)
         record = get(reader, SESSIONS, session_id)
-        if record is None or get(reader, HEADS, new) is not None:
-            raise AlreadyExists(f"session {new!r} exists; choose another id")
+        if record is None:
+            raise NotFound(f"session {session_id!r} was deleted meanwhile")
         at = stand(reader, seen.pointer)
-        stamp = self._stamps.next()
+        stamp, source = self._stamps.next(), read_stored(record)
+        place = (at.branch, at.seq)
         stored = replace(
-            read_stored(record), id=new, uid=new_id(), created_at=stamp, origin=(at.branch, at.seq), **given
+            source,
+            id=new,
+            uid=new_id(),
+            created_at=stamp,
+            origin=place,
+            forked_at=(source.uid, *place),
+            users=[*{*source.users, *filter(None, [seen.pointer.user_id])}],
+            **given,
         )
         pointer = replace(
             at,
@@ -168,6 +204,7 @@ class Branching(Transcripts):
             created_at=stamp,
             updated_at=stamp,
             detached_by=None,
+            pending=None,
             titled=stored.title is not None,
         )
         return stored, pointer, Require(HEADS, (session_id,), seen.digest)
@@ -181,6 +218,9 @@ class Branching(Transcripts):
     ) -> Session:
         stored, pointer, _ = self._fork_point(self._store, session_id, new, stand, given)
         check_readable(stored, pointer)
+        known = self._known(self._store, stored, pointer)
+        if known is not None:
+            return view(known[0], known[1].pointer)
         runs = history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
         own = new_id()
         stored = replace(stored, history=own, origin=None)
@@ -191,6 +231,16 @@ class Branching(Transcripts):
         published: list[Write] = [Insert(history.branch_record(root)), self._ground.sweeps.publish(own)]
         return self._insert(stored, pointer, published)
 
+    def _known(self, reader: Reader, stored: Stored, pointer: Pointer) -> tuple[Stored, Seen] | None:
+        """The very same session if it is there, None if its id is free; AlreadyExists if another has it."""
+        known = history.look_up(reader, stored.id)
+        if known is None:
+            return None
+        record = get(reader, SESSIONS, stored.id)
+        if record is None or not same_session((stored, pointer), (read_stored(record), known.pointer)):
+            raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
+        return read_stored(record), known
+
     def _insert(self, stored: Stored, pointer: Pointer, writes: list[Write]) -> Session:
         """Add a session that is not there yet."""
         check_readable(stored, pointer)
@@ -200,15 +250,9 @@ class Branching(Transcripts):
         made: list[tuple[Stored, Seen]] = []
 
         def place(reader: Reader) -> list[Write]:
-            known = history.look_up(reader, stored.id)
-            if known is None:
-                made[:] = [(stored, seen)]
-                return [Insert(session), *head, *writes]
-            record = get(reader, SESSIONS, stored.id)
-            if record is None or not same_session((stored, pointer), (read_stored(record), known.pointer)):
-                raise AlreadyExists(f"session {stored.id!r} exists; choose another id, or append to it")
-            made[:] = [(read_stored(record), known)]
-            return []
+            known = self._known(reader, stored, pointer)
+            made[:] = [known or (stored, seen)]
+            return [] if known is not None else [Insert(session), *head, *writes]
 
         if stored.id != stored.history:
             self._ground.sweeps.finish_session(stored.id)

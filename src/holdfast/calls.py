@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -65,17 +65,20 @@ class Calls:
         *,
         call_id: str | None = None,
         idempotent: bool = False,
-        **arguments: Json,
+        arguments: Mapping[str, Json] | None = None,
+        **named: Json,
     ) -> Any:
         """Call a tool and keep its result, or give the result on record without calling it again.
 
         One that was in flight when the process died is the caller's to decide, unless it is idempotent. Parallel
-        calls are told apart by `call_id`. ToolFailed if it fails, now or on record.
+        calls are told apart by `call_id`. `arguments` takes those whose names this call has a use for itself.
+        ToolFailed if it fails, now or on record.
         """
         _check_plain(function)
-        begun = self._begin_tool(name, arguments, call_id, idempotent)
+        given = _together(arguments, named)
+        begun = self._begin_tool(name, given, call_id, idempotent)
         if begun.settled is None:
-            self._attempt(begun, lambda: function(**arguments))
+            self._attempt(begun, lambda: function(**given))
             self._reached("tool_call")
         return outcome(begun)
 
@@ -83,6 +86,7 @@ class Calls:
         self, name: str, function: Callable[..., Any], /, *args: Any, call_id: str | None = None, **kwargs: Any
     ) -> Any:
         """`step` with an async function, which runs on the caller's loop."""
+        _check_callable(function)
         begun = await asyncio.to_thread(self._begin_step, name, args, kwargs, call_id)
         if begun.settled is None:
             await self._aattempt(begun, lambda: function(*args, **kwargs))
@@ -97,12 +101,15 @@ class Calls:
         *,
         call_id: str | None = None,
         idempotent: bool = False,
-        **arguments: Json,
+        arguments: Mapping[str, Json] | None = None,
+        **named: Json,
     ) -> Any:
         """`tool` with an async function, which runs on the caller's loop."""
-        begun = await asyncio.to_thread(self._begin_tool, name, arguments, call_id, idempotent)
+        _check_callable(function)
+        given = _together(arguments, named)
+        begun = await asyncio.to_thread(self._begin_tool, name, given, call_id, idempotent)
         if begun.settled is None:
-            await self._aattempt(begun, lambda: function(**arguments))
+            await self._aattempt(begun, lambda: function(**given))
             await asyncio.to_thread(self._reached, "tool_call")
         return outcome(begun)
 
@@ -139,22 +146,29 @@ class Calls:
         return begun
 
     def _begin_tool(self, name: str, arguments: dict[str, Json], call_id: str | None, idempotent: bool) -> Begun:
+        if not isinstance(idempotent, bool):
+            raise InvalidInput(
+                "idempotent is True or False; a tool's own argument of that name goes into arguments={…}"
+            )
         codec.check_json(arguments, f"the arguments of {name!r}")
         digest = digest_of(arguments)
-        known = self._match("tool", name, digest, call_id)
+        known = self._match("tool", name, digest, call_id, arguments)
         if known is None:
             return self._begin("tool", name, digest, call_id, arguments)
         begun = Begun(str(known.call), name, known.execution, known.end, known)
         if known.end is None or known.fatal:
-            if idempotent:
-                self._retry(begun)
-            else:
-                self._decide(begun, known, arguments)
+            try:
+                self._retry(begun) if idempotent else self._decide(begun, known, arguments)
+            except BaseException:
+                self._replay.give_back(known)
+                raise
         return begun
 
-    def _match(self, what: Literal["tool", "step"], name: str, digest: str, call_id: str | None) -> Call | None:
+    def _match(
+        self, what: Literal["tool", "step"], name: str, digest: str, call_id: str | None, given: Json = None
+    ) -> Call | None:
         check_id(name, "name of a call")
-        return self._replay.match(what, name, digest, None if call_id is None else check_id(call_id, "call id"))
+        return self._replay.match(what, name, digest, None if call_id is None else check_id(call_id, "call id"), given)
 
     def _begin(
         self, what: Literal["tool", "step"], name: str, digest: str, call_id: str | None, arguments: Json
@@ -284,6 +298,22 @@ def inside() -> str | None:
     return _inside.get()
 
 
+def _together(arguments: Mapping[str, Json] | None, named: dict[str, Json]) -> dict[str, Json]:
+    """All arguments of a tool; InvalidInput where one is given twice."""
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise InvalidInput(f"arguments is a dict of a tool's arguments, not {type(arguments).__name__}")
+    twice = sorted(named.keys() & (arguments or {}).keys())
+    if twice:
+        raise InvalidInput(f"{', '.join(twice)} is given by name and in arguments; give it once")
+    return {**(arguments or {}), **named}
+
+
+def _check_callable(function: Callable[..., Any]) -> None:
+    if not callable(function):
+        raise InvalidInput(f"what is called is a function, not {type(function).__name__}; arguments are given by name")
+
+
 def _check_plain(function: Callable[..., Any]) -> None:
+    _check_callable(function)
     if inspect.iscoroutinefunction(function):
         raise InvalidInput("the function is async; use atool or astep")

@@ -13,6 +13,8 @@ from holdfast import codec, history
 from holdfast.agent_records import Present, must_be_present, present_record
 from holdfast.checkpoint_records import Capture, capture_record, was_captured
 from holdfast.contracts import Delete, Put, Query, Reader, Write
+from holdfast.errors import Busy
+from holdfast.heads import restore_of
 from holdfast.history import Mark, Pointer, Seen
 from holdfast.kinds import MARKS
 
@@ -25,6 +27,9 @@ class Instant:
     def __init__(self, reader: Reader, agent_id: str) -> None:
         self._reader = reader
         self.present, self._record = must_be_present(reader, agent_id)
+        restore = restore_of(reader, agent_id)
+        if restore is not None and restore.published:
+            raise Busy(f"a restore of agent {agent_id!r} has just been published; repeat")
         self._agent_id = agent_id
         self._heads: dict[str, tuple[Seen, Pointer]] = {}
         self._marks: dict[str, Put | Delete] = {}
@@ -39,6 +44,19 @@ class Instant:
         """Some of the sessions that have moved since the last checkpoint."""
         rows = self._reader.scan(Query(kind=MARKS, prefix=(self._agent_id,), limit=limit))
         return [codec.decode(row.body, Mark, f"mark {row.key}") for row in rows]
+
+    def capture_all(self) -> bool:
+        """Capture every session that has moved; False if they are more than one commit takes.
+
+        What moved before a captured head was read has its mark by then, so whoever cannot hold a lock meanwhile looks
+        for marks again until there is no new one: at that look all of it stood so.
+        """
+        while fresh := [mark for mark in self.marks(CAPACITY + 1) if mark.session not in self._marks]:
+            if len(self._marks) + len(fresh) > CAPACITY:
+                return False
+            for mark in fresh:
+                self.capture(mark)
+        return True
 
     def capture(self, mark: Mark) -> None:
         """Write down where a session stands, or that it is gone, and take its mark away."""
@@ -75,7 +93,7 @@ class Instant:
 
     def move(self, seen: Seen, pointer: Pointer) -> None:
         """Let a session's head stand elsewhere, for the next checkpoint to see."""
-        self.change(seen, replace(pointer, marked=True))
+        self.change(seen, replace(pointer, marked=True, pending=None))
         self._marks[pointer.uid] = history.mark(pointer, self._agent_id)
 
     def writes(self, present: Present | None = None) -> Iterator[Write]:

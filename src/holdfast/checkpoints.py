@@ -14,6 +14,7 @@ from holdfast.automatic import Automatic
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
 from holdfast.contracts import Query, Reader
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
+from holdfast.heads import restore_of
 from holdfast.history import Pointer, Position, Segment
 from holdfast.ids import check_id, new_id
 from holdfast.kinds import MARKS
@@ -70,10 +71,15 @@ class Checkpoints(Pruning):
         wanted = session_id or stored.session_id
         if wanted is None:
             raise InvalidInput(f"checkpoint {stored.id!r} is of a whole agent; name the session_id to read")
-        for capture in records.captured(self._store, stored).values():
-            if capture.session_id == wanted and capture.position is not None:
+        for uid, capture in records.captured(self._store, stored).items():
+            if capture.session_id == wanted and capture.position is not None and self._lives(uid, wanted):
                 return capture.position
-        raise NotFound(f"checkpoint {stored.id!r} has no session {wanted!r}")
+        raise NotFound(f"checkpoint {stored.id!r} has no session {wanted!r}, or it was deleted since")
+
+    def _lives(self, uid: str, session_id: str) -> bool:
+        """Whether it is still the same session: what a fork keeps of a deleted one is the fork's to read."""
+        seen = history.look_up(self._store, session_id)
+        return seen is not None and seen.pointer.uid == uid
 
     # what changed
 
@@ -93,9 +99,11 @@ class Checkpoints(Pruning):
     def _session_changes(self, old: StoredCheckpoint, new: StoredCheckpoint, messages: bool) -> Iterator[SessionDiff]:
         stood, stands = (records.captured(self._store, one) for one in (old, new))
         for uid in [*stood, *(uid for uid in stands if uid not in stood)]:
-            yield from self._session_change(stood.get(uid), stands.get(uid), messages)
+            yield from self._session_change(uid, stood.get(uid), stands.get(uid), messages)
 
-    def _session_change(self, old: Capture | None, new: Capture | None, messages: bool) -> Iterator[SessionDiff]:
+    def _session_change(
+        self, uid: str, old: Capture | None, new: Capture | None, messages: bool
+    ) -> Iterator[SessionDiff]:
         known = new or old
         assert known is not None
         before, after = (None if one is None else one.position for one in (old, new))
@@ -105,7 +113,7 @@ class Checkpoints(Pruning):
         past = (after or before).history  # type: ignore[union-attr]
 
         def read(runs: Sequence[Segment]) -> list[Message]:
-            wanted = runs if messages else ()
+            wanted = runs if messages and self._lives(uid, known.session_id) else ()
             return [one for run in wanted for one in history.read(self._store, known.session_id, past, run)]
 
         yield SessionDiff(
@@ -166,6 +174,9 @@ class Checkpoints(Pruning):
         """Whether an agent or one of its sessions has changed since its last checkpoint."""
         with self._within(timeout):
             present, _ = must_be_present(self._store, check_id(agent_id, "agent id"))
+            restore = restore_of(self._store, agent_id)
+            if restore is not None and restore.published:
+                return True
             if present.checkpoints == 0 or self._store.count(Query(kind=MARKS, prefix=(agent_id,), limit=1)) > 0:
                 return True
             last = next(records.newest_first(self._store, present.uid), None)

@@ -18,6 +18,12 @@ def check_path(reader: Reader, at: Position) -> None:
     for run in history.segments(reader, at.history, at.branch, at.seq):
         rows = Query(kind=MESSAGES, prefix=(at.history, run.branch), low=run.low, high=run.high)
         expected = run.low
+        here = history.branch_at(reader, at.history, run.branch)
+        if link != here.fork_link:
+            raise IntegrityError(
+                f"branch {run.branch} in history {at.history} does not begin where it says; run verify"
+            )
+        link = history.branch_link(here)
         for record in reader.scan(rows):
             if record.key[2] != expected:
                 break

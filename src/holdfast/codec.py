@@ -41,6 +41,16 @@ def encode(value: object, what: str) -> bytes:
         raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
 
 
+def same(one: object, other: object) -> bool:
+    """Whether two values are stored as the same bytes: 42, 42.0, "42" and True are four."""
+    return encode(one, "a value") == encode(other, "a value")
+
+
+def holds(present: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
+    """Whether metadata has these pairs, each exactly."""
+    return all(present is not None and name in present and same(present[name], value) for name, value in wanted.items())
+
+
 def encode_value(value: S, kind: type[S], what: str) -> bytes:
     """The canonical bytes of a value of the caller's, or InvalidInput if they would not read back as one."""
     if not isinstance(value, kind):

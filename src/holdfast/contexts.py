@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import appends, codec, compaction, history
+from holdfast import appends, compaction, history
 from holdfast.commits import commit
 from holdfast.compaction import Count, Summarise, View, estimate_tokens
-from holdfast.contracts import Delete, Key, Put, Reader, Record, Write
+from holdfast.contracts import Delete, Key, Put, Reader, Write
 from holdfast.errors import Busy, Conflict, InvalidInput, NotFound
 from holdfast.history import Pointer
 from holdfast.ids import check_id
@@ -211,5 +211,4 @@ def _place(pointer: Pointer, said: Message) -> Key:
 
 
 def _pruned(key: Key) -> Put:
-    body = codec.encode({}, "mark of a pruned message")
-    return Put(Record(PRUNED, key, body, codec.digest(body)))
+    return Put(history.beside_record(PRUNED, key, {}))

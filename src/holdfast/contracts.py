@@ -185,6 +185,24 @@ class Compacts(Protocol):
         ...
 
 
+@runtime_checkable
+class BacksUp(Protocol):
+    """The capability to copy the whole store into a file while others write."""
+
+    def backup(self, path: str) -> None:
+        """Write a copy of one instant, whole or not at all; AlreadyExists if there is a file."""
+        ...
+
+
+@runtime_checkable
+class Scrubs(Protocol):
+    """The capability to leave no copy of what was deleted in a store's own working files."""
+
+    def scrub(self) -> None:
+        """Write over such copies now, as far as others who read allow; they go by themselves later."""
+        ...
+
+
 class Hit(Struct, frozen=True, gc=False):
     """A record that an index has found, and how well it fits: the higher the better."""
 
@@ -327,6 +345,51 @@ class Settles(Protocol):
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until searches are as fast as they will be, at most so long; False if they are not yet."""
+        ...
+
+
+class SharedIndex(VectorIndex, Protocol):
+    """A vector index that outlives its client and that several fill: it says itself how far it has come."""
+
+    def seen(self) -> int:
+        """The number that it was last marked with; 0, and made if need be, if there is none."""
+        ...
+
+    def mark(self, seen: int) -> None:
+        """Keep a number with the vectors; nothing if they were removed since the last `seen`."""
+        ...
+
+    def ids(self) -> Iterator[str]:
+        """Whatever is there, in no order."""
+        ...
+
+
+class VectorStore(Protocol):
+    """The vector indexes of a namespace, in another place than its records."""
+
+    def index(self, space: str, dimension: int) -> SharedIndex:
+        """The index of this name; it is made by `seen`, and where it was removed its calls are NotFound."""
+        ...
+
+    def spaces(self) -> list[str]:
+        """The names of all indexes that have a mark."""
+        ...
+
+    def drop(self, space: str) -> None:
+        """Remove an index with everything in it; fine if there is none."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; closing twice is fine."""
+        ...
+
+
+@runtime_checkable
+class KeepsVectors(Protocol):
+    """The capability of a record store to keep indexes of vectors beside its records, in the same place."""
+
+    def vectors(self) -> VectorStore:
+        """The indexes of this namespace, closed with the client that asks for them."""
         ...
 
 

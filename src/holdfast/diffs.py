@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast import history
+from holdfast import codec, history
 from holdfast.commits import get
 from holdfast.contracts import Reader
 from holdfast.history import Position, Segment
@@ -24,7 +24,7 @@ def differences(before: Json, after: Json, path: tuple[str, ...] = ()) -> Iterat
                 yield Change(path=(*path, key), kind="added", after=after[key])
             else:
                 yield from differences(before[key], after[key], (*path, key))
-    elif type(before) is not type(after) or before != after:
+    elif not codec.same(before, after):
         yield Change(path=path, kind="changed", before=before, after=after)
 
 

@@ -88,7 +88,7 @@ class Driver(Calls):
         digest = digest_of([one.message for one in said])
         answer = said[0].message.tool_call_id if len(said) == 1 and said[0].message.role == "tool" else None
         with self._within(timeout):
-            known = self._replay.match("append", "append", digest, answer)
+            known = self._replay.match("append", "append", digest, answer, [one.message.text for one in said])
             added = self._append(said, digest, answer) if known is None else self._on_record(known.value)
         self._replay.asked.update(_asks(added))
         return added

@@ -52,6 +52,14 @@ class Space(Value, frozen=True, kw_only=True):
     at: int = 0
 
 
+class Gone(Value, frozen=True, kw_only=True):
+    """A write of an embedding that is no longer what is stored: it was replaced or deleted."""
+
+    id: str
+    at: int
+    space: Space | None
+
+
 # vectors
 
 
@@ -60,7 +68,7 @@ def float32(vector: Sequence[float], what: str = "vector") -> array[float]:
     if isinstance(vector, str | bytes | bytearray | Mapping) or getattr(vector, "ndim", 1) != 1:
         raise InvalidInput(f"{what} is a row of numbers, not {type(vector).__name__}")
     try:
-        rounded = array("f", vector)
+        rounded = array("f", vector.tolist() if hasattr(vector, "tolist") else vector)
     except (TypeError, ValueError, OverflowError) as cause:
         raise InvalidInput(f"{what} is a row of numbers: {cause}") from cause
     if not rounded:
@@ -163,14 +171,6 @@ def _label(name: str, value: Json) -> str:
     return hashlib.blake2b(codec.encode({name: value}, "metadata"), digest_size=12).hexdigest()
 
 
-def holds(present: Mapping[str, Json] | None, wanted: Mapping[str, Json]) -> bool:
-    """Whether metadata has these pairs; 42, 42.0 and "42" are three values."""
-    return all(
-        name in (present or {}) and codec.encode((present or {})[name], name) == codec.encode(value, name)
-        for name, value in wanted.items()
-    )
-
-
 # counting
 
 
@@ -188,19 +188,21 @@ class Tally:
             self._known[model] = look_up_space(self._reader, model)
         return self._changed.get(model) or self._known[model]
 
-    def add(self, model: str, dimension: int, new: bool) -> int:
+    def add(self, model: str, dimension: int) -> int:
         """Count a vector in and return the number of its write; InvalidInput for a wrong dimension."""
         space = self.space(model) or Space(model=model, uid=new_id(), dimension=dimension)
         if space.dimension != dimension:
             raise InvalidInput(f"a vector of model {model!r} has {space.dimension} dimensions, not {dimension}")
-        self._changed[model] = replace(space, count=space.count + new, at=space.at + 1)
+        self._changed[model] = replace(space, count=space.count + 1, at=space.at + 1)
         return space.at + 1
 
-    def remove(self, model: str) -> None:
+    def remove(self, record: Record) -> Gone:
         """Count a vector out."""
-        space = self.space(model)
+        _, model, at = record.fields
+        space = self.space(str(model))
         if space is not None:
-            self._changed[model] = replace(space, count=space.count - 1)
+            self._changed[space.model] = replace(space, count=space.count - 1)
+        return Gone(id=str(record.key[0]), at=int(at or 0), space=space)
 
     def writes(self) -> Iterator[Write]:
         """The spaces with their new counts; an empty one goes."""
@@ -211,25 +213,23 @@ class Tally:
                 yield Delete(EMBEDDING_SPACES, (space.model,))
 
 
-def delete(store: RecordStore, keys: Sequence[Key], owner: str | None = None) -> list[str]:
-    """Remove these embeddings in one commit, only an owner's if one is named; returns the ids that went."""
-    gone: list[str] = []
+def delete(store: RecordStore, keys: Sequence[Key], owner: str | None = None) -> list[Gone]:
+    """Remove these embeddings in one commit, only an owner's if one is named; returns what went."""
+    gone: list[Gone] = []
 
     def place(reader: Reader) -> list[Write]:
         present = [one for one in reader.get(EMBEDDINGS, keys) if one is not None and owner in (None, one.fields[0])]
         tally = Tally(reader)
-        for record in present:
-            tally.remove(str(record.fields[1]))
-        gone[:] = [str(record.key[0]) for record in present]
+        gone[:] = [tally.remove(record) for record in present]
         return [*(Delete(EMBEDDINGS, record.key) for record in present), *tally.writes()]
 
     commit(store, place)
     return gone
 
 
-def clear(store: RecordStore, owner: str) -> list[str]:
-    """Remove all embeddings of a session, by its uid, in batches that hold no lock for long; returns their ids."""
-    gone: list[str] = []
+def clear(store: RecordStore, owner: str) -> list[Gone]:
+    """Remove all embeddings of a session, by its uid, in batches that hold no lock for long; returns what went."""
+    gone: list[Gone] = []
     mine = store.scan(Query(kind=EMBEDDINGS, where=(Filter("owner", "=", owner),)))
     while batch := [record.key for record in islice(mine, BATCH)]:
         gone += delete(store, batch, owner)

@@ -12,7 +12,7 @@ from holdfast import codec, history
 from holdfast import embedding_records as records
 from holdfast.commits import commit, get
 from holdfast.contracts import Put, Query, Reader, Write
-from holdfast.embedding_records import Space, StoredEmbedding, Tally
+from holdfast.embedding_records import Gone, Space, StoredEmbedding, Tally
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
 from holdfast.ids import check_count, check_id, micros, moment
@@ -70,12 +70,13 @@ class Embeddings(Noun):
         """Write a batch in one commit, and let the indexes know."""
         written: dict[str, list[StoredEmbedding]] = {}
         spaces: dict[str, Space] = {}
+        replaced: list[Gone] = []
 
         def place(reader: Reader) -> list[Write]:
-            written.clear()
-            spaces.clear()
+            for planned in (written, spaces, replaced):
+                planned.clear()
             tally = Tally(reader)
-            for stored in _placed(reader, tally, batch):
+            for stored in _placed(reader, tally, batch, replaced):
                 written.setdefault(stored.model, []).append(stored)
             changed = list(tally.writes())
             spaces.update((model, space) for model in written if (space := tally.space(model)) is not None)
@@ -83,7 +84,8 @@ class Embeddings(Noun):
 
         commit(self._store, place)
         for model, stored in written.items():
-            self._nearest.learn(model, spaces[model].uid, stored[0].at - 1, stored)
+            self._nearest.learn(spaces[model], stored[0].at - 1, stored)
+        self._nearest.forget(replaced)
 
     def delete(
         self, embedding_id: str | None = None, *, session_id: str | None = None, timeout: float | None = None
@@ -256,17 +258,16 @@ def _batches(drafts: Iterable[StoredEmbedding]) -> Iterator[list[StoredEmbedding
         yield batch
 
 
-def _placed(reader: Reader, tally: Tally, batch: Sequence[StoredEmbedding]) -> Iterator[StoredEmbedding]:
+def _placed(
+    reader: Reader, tally: Tally, batch: Sequence[StoredEmbedding], replaced: list[Gone]
+) -> Iterator[StoredEmbedding]:
     """The embeddings that change anything, each with its session's uid and the number of its write."""
     names = sorted({draft.session_id for draft in batch if draft.session_id is not None})
     owners = {name: history.must_see(reader, name).pointer.uid for name in names}
     for draft, before in zip(batch, reader.get(EMBEDDINGS, [(one.id,) for one in batch]), strict=True):
         stored = replace(draft, owner=owners.get(draft.session_id or ""))
         if before is not None:
-            _, model, at = before.fields
-            if records.record_of(replace(stored, at=at)).digest == before.digest:
+            if records.record_of(replace(stored, at=before.fields[2])).digest == before.digest:
                 continue
-            if model != stored.model:
-                tally.remove(str(model))
-        new = before is None or before.fields[1] != stored.model
-        yield replace(stored, at=tally.add(stored.model, len(stored.vector) // 4, new))
+            replaced.append(tally.remove(before))
+        yield replace(stored, at=tally.add(stored.model, len(stored.vector) // 4))

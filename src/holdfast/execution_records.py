@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast import codec, history
 from holdfast.commits import next_number
 from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
+from holdfast.echoes import Echo
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.filters import Filter
 from holdfast.history import Pointer
@@ -31,12 +32,11 @@ class StoredExecution(ToolExecution, frozen=True, kw_only=True):
 
 
 class Tally(Struct):
-    """What a session's executions come to; `timed` of them say how long they took."""
+    """What a session's executions come to."""
 
     calls: int = 0
     succeeded: int = 0
     failed: int = 0
-    timed: int = 0
     ms: int = 0
 
 
@@ -95,7 +95,6 @@ def tally(reader: Reader, session: str) -> Tally:
         sums.calls += 1
         sums.succeeded += one.status == "success"
         sums.failed += one.status == "failed"
-        sums.timed += one.duration_ms is not None
         sums.ms += one.duration_ms or 0
     return sums
 
@@ -179,11 +178,13 @@ def redact(reader: Reader, place: Record, said: Message, redaction: Redaction) -
     past = str(place.key[0])
     calls = {call.id for call in said.tool_calls} | {said.tool_call_id} - {None}
     asker = said.id if said.tool_call_id is None else _asker(reader, place, said.tool_call_id)
+    echo = Echo(said)
     for session in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
         uid = str(codec.decode_envelope(session.body, "session")["uid"])
         for record in list(reader.scan(Query(kind=EXECUTIONS, prefix=(uid,)))):
             stored = read(record)
             mine = stored.message_id == said.id or (stored.call_id in calls and stored.message_id in (None, asker))
+            mine = mine or echo.in_value(stored.result) or echo.in_error(stored.error)
             if mine and stored.redacted is None:
                 yield _empty(record, stored, redaction)
 

@@ -15,8 +15,9 @@ from holdfast.commits import commit, get
 from holdfast.contracts import Delete, Query, Reader, Record, Write
 from holdfast.errors import Conflict, HoldfastError, IntegrityError, InvalidInput, NotFound
 from holdfast.filters import Filter
+from holdfast.heads import count_heads
 from holdfast.ids import check_id
-from holdfast.kinds import AGENTS, CHECKPOINTS, HEADS
+from holdfast.kinds import AGENTS, CHECKPOINTS
 from holdfast.model import Checkpoint, CheckpointKind, Json, Page
 from holdfast.nouns import Noun
 
@@ -59,7 +60,9 @@ class Finding(Noun):
     def _must_find(self, reader: Reader, checkpoint_id: str) -> StoredCheckpoint:
         record = self._find(reader, check_id(checkpoint_id, "checkpoint id"))
         if record is None:
-            raise NotFound(f"there is no checkpoint {checkpoint_id!r}; checkpoints.list shows those there are")
+            raise NotFound(
+                f"there is no checkpoint with the id {checkpoint_id!r} (a name is no id); checkpoints.list shows all"
+            )
         return records.read_stored(record)
 
     def _owner(self, reader: Reader, agent_id: str | None, session_id: str | None) -> str | None:
@@ -164,7 +167,7 @@ class Finding(Noun):
 
 def detaches(reader: Reader, checkpoint_id: str) -> bool:
     """Whether any session is detached by this checkpoint."""
-    return reader.count(Query(kind=HEADS, where=(Filter("detached_by", "=", checkpoint_id),))) > 0
+    return count_heads(reader, (Filter("detached_by", "=", checkpoint_id),)) > 0
 
 
 def _of_kind(rows: Iterator[Record], kind: CheckpointKind | None) -> Iterator[Record]:

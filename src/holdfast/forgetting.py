@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contracts import Put, Query, Reader, RecordStore, Write
+from holdfast.contracts import Put, Query, Reader, Record, RecordStore, Write
+from holdfast.echoes import Echo
 from holdfast.filters import Filter
 from holdfast.kinds import RUNS, SESSIONS
 from holdfast.model import Json, Message
-from holdfast.run_records import StoredEvent, StoredRun, event_record, events_of, read_run
+from holdfast.run_records import StoredEvent, event_record, events_of, read_run, run_record
 from holdfast.sweeps import uid_of
 
 BATCH = 200
+REDACTED = "redacted"
 
 
 def forget(store: RecordStore, past: str, said: Message) -> None:
@@ -22,20 +24,37 @@ def forget(store: RecordStore, past: str, said: Message) -> None:
 
     In as many commits as it takes, before the message itself goes: after a crash the redaction is repeated.
     """
-    writes: list[Write] = [
-        Put(event_record(run, _emptied(event)))
-        for run in _runs(store, past)
-        for event in repeating([*events_of(store, run)], said)
-        if not event.redacted
-    ]
+    echo = Echo(said)
+    writes: list[Write] = []
+    for record in _runs(store, past):
+        run = read_run(record)
+        events = [*events_of(store, run)]
+        found = {event.seq: event for event in (*repeating(events, said), *_echoing(events, echo))}
+        writes += [Put(event_record(run, _emptied(event))) for event in found.values() if not event.redacted]
+        if echo.in_error(run.reason):
+            writes.append(Put(run_record(replace(run, reason=REDACTED), record), record.digest))
     for start in range(0, len(writes), BATCH):
         store.commit(writes[start : start + BATCH])
 
 
-def _runs(reader: Reader, past: str) -> Iterator[StoredRun]:
+def _runs(reader: Reader, past: str) -> Iterator[Record]:
     for session in [*reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))]:
-        for row in [*reader.scan(Query(kind=RUNS, prefix=(uid_of(session),)))]:
-            yield read_run(row)
+        yield from [*reader.scan(Query(kind=RUNS, prefix=(uid_of(session),)))]
+
+
+def _echoing(events: list[StoredEvent], echo: Echo) -> Iterator[StoredEvent]:
+    """The events in which the message is heard again, wherever the program took it from."""
+    streams: dict[str | None, list[StoredEvent]] = {}
+    for event in events:
+        if event.kind == "partial":
+            streams.setdefault(event.call, []).append(event)
+        elif event.kind in ("failed", "ended"):
+            yield from [event] if echo.in_error(event.value) else []
+        elif event.kind != "append" and (echo.in_value(event.value) or echo.in_call(event.call, event.value)):
+            yield event
+    for pieces in streams.values():
+        if echo.in_value("".join(str(piece.value) for piece in pieces)):
+            yield from pieces
 
 
 def repeating(events: list[StoredEvent], said: Message) -> list[StoredEvent]:
@@ -114,6 +133,6 @@ def _emptied(event: StoredEvent) -> StoredEvent:
         kept = _message_in(event.value)
         bare = {name: kept[name] for name in ("id", "role", "created_at") if name in kept}
         value = {"message": bare} if bare else {"value": None}
-    elif event.kind in ("partial", "failed"):
-        value = ""
+    elif event.kind in ("partial", "failed", "ended"):
+        value = REDACTED if event.kind == "ended" else ""
     return replace(event, value=value, redacted=True)

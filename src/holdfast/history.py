@@ -4,7 +4,8 @@ A branch is (id, parent, fork position); a message sits at (history, branch, seq
 a few range reads, never a walk from message to message.
 
 Each message is chained: link = sha256(previous link ‖ digest of the body ‖ n), where n counts the writes of
-its session across branches. The chain vouches for place and order; the body says only what was said.
+its session across branches. The chain of a branch begins with its number. So the chain vouches for place and order;
+the body says only what was said.
 """
 
 from __future__ import annotations
@@ -13,76 +14,59 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import codec
 from holdfast.commits import get
-from holdfast.contracts import Insert, Key, Put, Query, Reader, Record, Write
-from holdfast.errors import CorruptData, NotFound
+from holdfast.contracts import Key, Query, Reader, Record
+from holdfast.errors import Conflict, CorruptData, NotFound
 from holdfast.filters import Filter
-from holdfast.kinds import BRANCHES, HEADS, MARKS, MESSAGES, PRUNED, SESSIONS, USAGES
-from holdfast.model import Message, Moment, SessionStatus, Usage, Value
+from holdfast.heads import (
+    Mark,
+    Pointer,
+    Position,
+    Seen,
+    look_up,
+    mark,
+    move,
+    must_see,
+    new_head,
+    pointer_record,
+    position_of,
+    see,
+    settled,
+)
+from holdfast.kinds import BRANCHES, HEADS, MESSAGES, PRUNED, SESSIONS, USAGES, Kind
+from holdfast.model import Message, Usage, Value
+
+__all__ = [
+    "ROOT_BRANCH",
+    "Branch",
+    "Mark",
+    "Pointer",
+    "Position",
+    "Seen",
+    "Segment",
+    "look_up",
+    "mark",
+    "move",
+    "must_see",
+    "new_head",
+    "pointer_record",
+    "position_of",
+    "see",
+    "settled",
+]
 
 ROOT_BRANCH = 1
 _sha256 = hashlib.sha256
 
 
-class Pointer(Value, frozen=True, kw_only=True):
-    """Where a session stands. The one record an append rewrites, so it is small.
-
-    `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
-    here and is this session's own. `n` is the number of messages the session has written or inherited.
-    `marked` says that its agent's next checkpoint will look at it. Stamps are microseconds.
-    """
-
-    session_id: str
-    uid: str
-    history: str
-    branch: int
-    seq: int
-    link: bytes
-    n: int
-    created_at: int
-    updated_at: int
-    open: bool = True
-    message_id: str | None = None
-    last_message_at: Moment | None = None
-    agent_id: str | None = None
-    user_id: str | None = None
-    status: SessionStatus = "active"
-    archived: bool = False
-    detached_by: str | None = None
-    titled: bool = False
-    marked: bool = False
-    checkpointed_at: int = 0
-    checkpoint_id: str | None = None
-
-
-class Position(Value, frozen=True, kw_only=True):
-    """A place in a history that a session can point at."""
-
-    history: str
-    branch: int
-    seq: int
-    link: bytes
-    n: int
-    message_id: str | None = None
-
-
-class Seen(Struct, frozen=True, gc=False):
-    """A pointer as it was last seen in the store, with fields that only a later version knows."""
-
-    pointer: Pointer
-    digest: bytes
-    later: dict[str, Any]
-
-
 class Branch(Value, frozen=True, kw_only=True):
     """A branch: it leaves `parent` behind position `fork_seq`.
 
-    `opened_by` is the uid of its session. Of a `gone` one nothing is left but its number, which stays taken.
+    `opened_by` is the uid of its session. The chain of a `numbered` one begins with its number; those of older stores
+    are not. Of a `gone` one nothing is left but its number, which stays taken.
     """
 
     history: str
@@ -92,6 +76,7 @@ class Branch(Value, frozen=True, kw_only=True):
     fork_seq: int = 0
     fork_link: bytes
     fork_id: str | None = None
+    numbered: bool = False
     gone: bool = False
 
 
@@ -114,64 +99,9 @@ def next_link(link: bytes, digest: bytes, n: int) -> bytes:
     return _sha256(link + digest + n.to_bytes(8)).digest()
 
 
-def pointer_record(pointer: Pointer, later: dict[str, Any]) -> Record:
-    """The record that stores a pointer."""
-    content = {**msgspec.to_builtins(pointer), **later} if later else pointer
-    body = codec.encode(content, "session head")
-    fields = (
-        pointer.agent_id,
-        pointer.user_id,
-        pointer.status,
-        pointer.detached_by,
-        1 if pointer.archived else 0,
-        pointer.created_at,
-        pointer.updated_at,
-    )
-    return Record(HEADS, (pointer.session_id,), body, _sha256(body).digest(), fields)
-
-
-class Mark(Value, frozen=True, kw_only=True):
-    """A session whose head has moved, or which has come or gone, since its agent's last checkpoint."""
-
-    agent_id: str
-    session: str
-    session_id: str
-
-
-def mark(pointer: Pointer, agent_id: str) -> Put:
-    """The write that tells an agent's next checkpoint to look at this session."""
-    body = codec.encode(Mark(agent_id=agent_id, session=pointer.uid, session_id=pointer.session_id), "mark")
-    return Put(Record(MARKS, (agent_id, pointer.uid), body, codec.digest(body)))
-
-
-def position_of(pointer: Pointer) -> Position:
-    """The place a session points at."""
-    return Position(
-        history=pointer.history,
-        branch=pointer.branch,
-        seq=pointer.seq,
-        link=pointer.link,
-        n=pointer.n,
-        message_id=pointer.message_id,
-    )
-
-
-def new_head(pointer: Pointer) -> tuple[Seen, list[Write]]:
-    """The head of a session that begins, and the writes that put it there."""
-    marks: list[Write] = [] if pointer.agent_id is None else [mark(pointer, pointer.agent_id)]
-    pointer = replace(pointer, marked=bool(marks), checkpointed_at=0, checkpoint_id=None)
-    record = pointer_record(pointer, {})
-    return Seen(pointer, record.digest, {}), [Insert(record), *marks]
-
-
-def move(seen: Seen, pointer: Pointer) -> tuple[Seen, list[Write]]:
-    """The head in its new place, and the writes that put it there."""
-    writes: list[Write] = []
-    if pointer.agent_id is not None and not pointer.marked:
-        writes.append(mark(pointer, pointer.agent_id))
-        pointer = replace(pointer, marked=True)
-    record = pointer_record(pointer, seen.later)
-    return Seen(pointer, record.digest, seen.later), [Put(record, seen.digest), *writes]
+def branch_link(branch: Branch) -> bytes:
+    """What the first message of a branch is chained to; with its number, so that no sibling can stand there."""
+    return _sha256(branch.fork_link + branch.branch.to_bytes(8)).digest() if branch.numbered else branch.fork_link
 
 
 def branch_record(branch: Branch) -> Record:
@@ -182,37 +112,26 @@ def branch_record(branch: Branch) -> Record:
 
 def usage_record(key: Key, usage: Usage) -> Record:
     """The record of what the message at this place used."""
-    body = codec.encode_value(usage, Usage, "usage")
-    return Record(USAGES, key, body, codec.digest(body))
+    said = codec.decode_envelope(codec.encode_value(usage, Usage, "usage"), "usage")
+    return beside_record(USAGES, key, said)
 
 
-def see(record: Record) -> Seen:
-    """What a stored head says."""
-    what = f"head of session {record.key[0]!r}"
-    pointer = codec.decode(record.body, Pointer, what)
-    envelope = codec.decode_envelope(record.body, what)
-    later = {name: value for name, value in envelope.items() if name not in Pointer.__struct_fields__}
-    return Seen(pointer, record.digest, later)
+def beside_record(kind: Kind, message: Key, said: dict[str, Any]) -> Record:
+    """A record beside the message at this place; it says which, so that no other can stand there."""
+    body = codec.encode({**said, "place": message}, kind.name)
+    return Record(kind, message, body, codec.digest(body))
 
 
-def look_up(reader: Reader, session_id: str) -> Seen | None:
-    """The session's head, or None if there is no such session."""
-    record = get(reader, HEADS, session_id)
-    return None if record is None else see(record)
+def check_attached(pointer: Pointer) -> None:
+    """Conflict if a restore has detached the session."""
+    if pointer.detached_by is not None:
+        raise Conflict(f"session {pointer.session_id!r} is detached; bring it back with sessions.attach")
 
 
 def is_alive(reader: Reader, history: str) -> bool:
     """Whether a session that is there has this history."""
     same = Query(kind=SESSIONS, where=(Filter("history", "=", history),))
     return any(get(reader, HEADS, *session.key) is not None for session in reader.scan(same))
-
-
-def must_see(reader: Reader, session_id: str) -> Seen:
-    """The session's head; NotFound if there is no such session."""
-    seen = look_up(reader, session_id)
-    if seen is None:
-        raise NotFound(f"there is no session {session_id!r}; create it with sessions.create(id=…)")
-    return seen
 
 
 def branch_at(reader: Reader, history: str, branch: int) -> Branch:

@@ -35,7 +35,8 @@ def check_id(value: object, what: str) -> str:
     if type(value) is str and 0 < len(value) <= MAX_ID and value.isprintable():
         return value
     if not isinstance(value, str):
-        raise InvalidId(f"{what} must be a string, not {type(value).__name__}")
+        hint = "; give its .id" if isinstance(getattr(value, "id", None), str) else ""
+        raise InvalidId(f"{what} must be a string, not {type(value).__name__}{hint}")
     if not 0 < len(value) <= MAX_ID:
         raise InvalidId(f"{what} must have 1 to {MAX_ID} characters, not {len(value)}")
     if _CONTROL.search(value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace as with_changes
 
@@ -22,6 +22,9 @@ from holdfast.history import Pointer, Seen
 from holdfast.ids import check_id, moment, new_id
 from holdfast.kinds import CHECKPOINTS
 from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
+from holdfast.settling import settle
+
+T = TypeVar("T")
 
 
 class Keeping(Finding):
@@ -77,8 +80,8 @@ class Keeping(Finding):
             protected=protected,
             description=description,
             metadata=metadata,
-            partial_results=[*partial_results],
-            tool_calls=[*tool_calls],
+            partial_results=_listed(partial_results, "partial_results"),
+            tool_calls=_listed(tool_calls, "tool_calls"),
             extra=extra,
             parent_id=parent_id,
             expires_at=None if ttl is None else now + timedelta(seconds=ttl),
@@ -175,7 +178,8 @@ class Keeping(Finding):
         return records.view(made[-1])
 
     def _stage(self, agent_id: str, leave: int = CAPACITY) -> None:
-        """Capture beforehand what one commit could not hold, or all but a few."""
+        """Capture beforehand what one commit could not hold, or all but a few; settle first what counts already."""
+        settle(self._store, agent_id)
         staged: list[Write] = []
 
         def some(reader: Reader) -> list[Write]:
@@ -188,11 +192,8 @@ class Keeping(Finding):
 
     def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:
         """The checkpoint's record; the instant has then captured every session that moved."""
-        marks = instant.marks(CAPACITY + 1)
-        if len(marks) > CAPACITY:
+        if not instant.capture_all():
             raise Conflict(f"more than {CAPACITY} sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
-        for mark in marks:
-            instant.capture(mark)
         present = instant.present
         return records.checkpoint_record(
             with_changes(
@@ -253,10 +254,18 @@ def _same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:
     return present
 
 
+def _listed(given: Sequence[T], what: str) -> list[T]:
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise InvalidInput(f"{what} is a list, not {type(given).__name__}")
+    return [*given]
+
+
 def _check_draft(draft: StoredCheckpoint) -> None:
     for name in ("metadata", "partial_results", "extra"):
         codec.check_json(getattr(draft, name), f"checkpoint {name}")
     for call in draft.tool_calls:
+        if not isinstance(call, ToolCall):
+            raise InvalidInput(f"tool_calls are ToolCalls, not {type(call).__name__}")
         codec.check_json(call.arguments, f"the arguments of tool call {call.id!r}")
     if draft.step is not None and (not isinstance(draft.step, int) or not 0 <= draft.step < 2**63):
         raise InvalidInput(f"step is a whole number from 0, not {draft.step!r}")

@@ -26,7 +26,7 @@ class Kind(Struct, frozen=True):
     `fields` repeat what the body says so that queries can use it; `verify` compares the two. A query may
     order by the fields in `orders`, which are never None. A None among unique values collides with nothing.
     A `log` is a kind whose last key part counts up from 1 and whose rows are appended: backends may lay it
-    out densely. `narrow` rows are small and often rewritten.
+    out densely. `narrow` rows are small and often rewritten. `about` is for people who look into the tables.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Kind(Struct, frozen=True):
     orders: tuple[str, ...] = ()
     log: bool = False
     narrow: bool = False
+    about: str = ""
 
     def columns(self) -> tuple[Field, ...]:
         """The key and the fields, in order."""
@@ -51,13 +52,19 @@ def _int(*names: str) -> tuple[Field, ...]:
     return tuple(Field(name, "int") for name in names)
 
 
-AGENTS = Kind("agents", key=_text("id"), narrow=True)
-REVISIONS = Kind("revisions", key=(*_text("agent"), *_int("revision")), fields=(Field("link", "bytes"),))
+AGENTS = Kind("agents", key=_text("id"), narrow=True, about="agents, each pointing at its newest revision")
+REVISIONS = Kind(
+    "revisions",
+    key=(*_text("agent"), *_int("revision")),
+    fields=(Field("link", "bytes"),),
+    about="every saved state of an agent, chained by link",
+)
 SESSIONS = Kind(
     "sessions",
     key=_text("id"),
     fields=_text("agent_id", "history"),
     indexes=(("agent_id",), ("history",)),
+    about="conversations: title, model, metadata",
 )
 HEADS = Kind(
     "heads",
@@ -69,22 +76,40 @@ HEADS = Kind(
     indexes=(("agent_id",), ("user_id",)),
     orders=("created_at", "updated_at"),
     narrow=True,
+    about="where each session stands: branch, position, times",
 )
-BRANCHES = Kind("branches", key=(*_text("history"), *_int("branch")), narrow=True)
+BRANCHES = Kind(
+    "branches",
+    key=(*_text("history"), *_int("branch")),
+    narrow=True,
+    about="branches of a history: where each forks off which",
+)
 MESSAGES = Kind(
     "messages",
     key=(*_text("history"), *_int("branch", "seq")),
     fields=(*_text("id"), *_int("n"), Field("link", "bytes")),
     unique=("history", "id"),
     log=True,
+    about="what was said, by history, branch and position, chained by link",
 )
-USAGES = Kind("usages", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
-PRUNED = Kind("pruned", key=(*_text("history"), *_int("branch", "seq")), narrow=True)
+USAGES = Kind(
+    "usages",
+    key=(*_text("history"), *_int("branch", "seq")),
+    narrow=True,
+    about="tokens and cost of the message at a place",
+)
+PRUNED = Kind(
+    "pruned",
+    key=(*_text("history"), *_int("branch", "seq")),
+    narrow=True,
+    about="messages left out of the model's view",
+)
 EXECUTIONS = Kind(
     "executions",
     key=(*_text("session"), *_int("n")),
     fields=_text("id", "message_id"),
     unique=("id",),
+    about="tool calls and how they came out, in order",
 )
 EXTRA_USAGES = Kind(
     "extra_usages",
@@ -92,6 +117,7 @@ EXTRA_USAGES = Kind(
     fields=_text("id"),
     unique=("session", "id"),
     narrow=True,
+    about="tokens and cost beyond one message",
 )
 CHECKPOINTS = Kind(
     "checkpoints",
@@ -101,9 +127,18 @@ CHECKPOINTS = Kind(
     indexes=(("owner", "step"), ("at",)),
     orders=("at",),
     narrow=True,
+    about="points to go back to: references, never copies",
 )
-CAPTURES = Kind("captures", key=(*_text("agent", "session"), *_int("number")), narrow=True)
-MARKS = Kind("marks", key=_text("agent_id", "session"), narrow=True)
+CAPTURES = Kind(
+    "captures",
+    key=(*_text("agent", "session"), *_int("number")),
+    narrow=True,
+    about="which head a session had at an agent's checkpoint",
+)
+MARKS = Kind(
+    "marks", key=_text("agent_id", "session"), narrow=True, about="sessions changed since their agent's last checkpoint"
+)
+RESTORES = Kind("restores", key=_text("agent_id"), narrow=True, about="restores of many sessions under way")
 RUNS = Kind(
     "runs",
     key=(*_text("owner"), *_int("number")),
@@ -111,18 +146,24 @@ RUNS = Kind(
     unique=("id",),
     indexes=(("owner", "key"),),
     narrow=True,
+    about="drives of an agent on a session, by number",
 )
-EVENTS = Kind("events", key=(*_text("owner"), *_int("number", "seq")), log=True)
-HOLDS = Kind("holds", key=_text("session"), narrow=True)
+EVENTS = Kind(
+    "events", key=(*_text("owner"), *_int("number", "seq")), log=True, about="what happened in a run, in order"
+)
+HOLDS = Kind("holds", key=_text("session"), narrow=True, about="which run holds a session, and until when")
 EMBEDDINGS = Kind(
     "embeddings",
     key=_text("id"),
     fields=(*_text("owner", "model"), *_int("at")),
     indexes=(("owner",), ("model", "at")),
     orders=("at",),
+    about="vectors by id",
 )
-EMBEDDING_SPACES = Kind("embedding_spaces", key=_text("model"), narrow=True)
-SWEEPS = Kind("sweeps", key=_text("id"), narrow=True)
+EMBEDDING_SPACES = Kind(
+    "embedding_spaces", key=_text("model"), narrow=True, about="the dimension of each model's vectors"
+)
+SWEEPS = Kind("sweeps", key=_text("id"), narrow=True, about="deletions still to be finished")
 ARTIFACTS = Kind(
     "artifacts",
     key=(*_text("owner", "name"), *_int("version")),
@@ -131,6 +172,7 @@ ARTIFACTS = Kind(
     indexes=(("blob",), ("newest", "created_at")),
     orders=("created_at",),
     narrow=True,
+    about="names and versions of stored bytes",
 )
 PARTS = Kind(
     "parts",
@@ -138,6 +180,7 @@ PARTS = Kind(
     fields=(Field("blob", "bytes"),),
     indexes=(("blob",),),
     narrow=True,
+    about="which message has which stored bytes",
 )
 
 KINDS: tuple[Kind, ...] = (
@@ -154,6 +197,7 @@ KINDS: tuple[Kind, ...] = (
     CHECKPOINTS,
     CAPTURES,
     MARKS,
+    RESTORES,
     RUNS,
     EVENTS,
     HOLDS,

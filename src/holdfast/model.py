@@ -285,7 +285,13 @@ def parts(*content: str | Part) -> list[Part]:
     """Parts as given, with bare strings made into text."""
     if len(content) == 1 and type(content[0]) is str:
         return [Text(text=content[0])]
-    return [Text(text=part) if isinstance(part, str) else part for part in content]
+    return [Text(text=part) if isinstance(part, str) else _part(part) for part in content]
+
+
+def _part(given: Part) -> Part:
+    if not isinstance(given, Part):
+        raise InvalidInput(f"content is made of strings and parts, not {type(given).__name__}; str(…) makes it a text")
+    return given
 
 
 class Agent(Value, frozen=True, kw_only=True):
@@ -502,6 +508,42 @@ class Collected(Value, frozen=True, kw_only=True):
     blobs: int = 0
 
 
+class Progress(Value, frozen=True, kw_only=True):
+    """How far a copy, an export or an import has come: so many of so many of one kind, and bytes of everything."""
+
+    what: str
+    done: int
+    total: int
+    bytes: int
+
+
+class Copied(Value, frozen=True, kw_only=True):
+    """What a copy came to: so many records are there, for which so many were written or removed, and blobs put."""
+
+    records: int
+    written: int
+    blobs: int
+    bytes: int
+
+
+class Exported(Value, frozen=True, kw_only=True):
+    """What an export has in it; `digest` is that of its manifest, and the same for the same content."""
+
+    records: int
+    blobs: int
+    bytes: int
+    digest: str
+
+
+class Imported(Value, frozen=True, kw_only=True):
+    """What an import came to: so many records are there, for which so many were written or removed, and blobs put."""
+
+    records: int
+    written: int
+    blobs: int
+    bytes: int
+
+
 class StorageStats(Value, frozen=True, kw_only=True):
     """How much a namespace holds; `bytes` are the stored bodies and blobs."""
 
@@ -566,71 +608,3 @@ def title_from(text: str) -> str | None:
     if len(title) > TITLE_LENGTH:
         return title[: TITLE_LENGTH - 3] + "..."
     return title or None
-
-
-def message_from(said: object) -> Message:
-    """A Message as it is, or made of a dict in provider form (`role`, `content`, …)."""
-    if isinstance(said, Message):
-        return said
-    if not isinstance(said, dict):
-        raise InvalidInput(f"a message is a Message or a dict with role and content, not {type(said).__name__}")
-    return _from_provider(said)
-
-
-def _from_provider(said: dict[str, Any]) -> Message:
-    fields = dict(said)
-    role = fields.pop("role", None)
-    if role is None:
-        raise InvalidInput(f"the message has no role; give it one of {', '.join(ROLES)}")
-    if not isinstance(role, str) or role.lower() not in ROLES:
-        raise InvalidInput(f"role {role!r} is not one of {', '.join(ROLES)}")
-    content = fields.pop("content", None)
-    asked = fields.pop("tool_calls", None) or []
-    if not isinstance(asked, list):
-        raise InvalidInput(f"tool_calls is a list, not {type(asked).__name__}")
-    calls = [_provider_call(call) for call in asked]
-    name = fields.pop("name", None)
-    if name is not None:
-        fields.setdefault("tool_name", name)
-    unknown = [key for key in fields if key not in Message.__struct_fields__]
-    if unknown:
-        raise InvalidInput(f"a message has no field {unknown[0]!r}; correct its name, or put it into metadata")
-    return Message(role=role.lower(), content=_provider_parts(content), tool_calls=calls, **fields)  # type: ignore[arg-type]
-
-
-def _provider_parts(content: object) -> list[Part]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [Text(text=content)]
-    if not isinstance(content, list):
-        raise InvalidInput(f"content is a string or a list of parts, not {type(content).__name__}")
-    return [_provider_part(part) for part in content]
-
-
-def _provider_part(part: object) -> Part:
-    if isinstance(part, str):
-        return Text(text=part)
-    if isinstance(part, Part):
-        return part
-    if isinstance(part, dict):
-        kind, text = part.get("type"), part.get("text")
-        if kind in ("text", "input_text", "output_text") and isinstance(text, str):
-            return Text(text=text)
-        if kind == "image_url":
-            image = part.get("image_url", part)
-            return Image(url=image["url"], detail=image.get("detail")) if isinstance(image, dict) else Image(url=image)
-        return JsonPart(value=part)
-    raise InvalidInput(f"a content part is a string, a Part or a dict, not {type(part).__name__}")
-
-
-def _provider_call(call: object) -> ToolCall:
-    if isinstance(call, ToolCall):
-        return call
-    if not isinstance(call, dict):
-        raise InvalidInput(f"a tool call is a ToolCall or a dict, not {type(call).__name__}")
-    asked = call.get("function", call)
-    arguments = asked.get("arguments")
-    if isinstance(arguments, str):
-        return ToolCall.parse(str(call.get("id", "")), str(asked.get("name", "")), arguments)
-    return ToolCall(id=str(call.get("id", "")), name=str(asked.get("name", "")), arguments=arguments)

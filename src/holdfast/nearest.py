@@ -1,8 +1,8 @@
-"""Which embeddings are nearest: by an index that this client keeps of a model's vectors, or by reading them all.
+"""Which embeddings are nearest: by an index of a model's vectors, or by reading them all.
 
-The index is a cache within a byte limit. The space record of a model says how far its writes have come; what the
-index has not seen is read behind that number. So an index may hold too much (what others have deleted), never too
-little, and every neighbour it names is looked up before it is believed.
+The index is a cache, in this client's memory within a byte limit, or elsewhere and shared. The space record of a
+model says how far its writes have come; what the index has not seen is read behind that number. So an index may hold
+too much (what others have deleted), never too little, and every neighbour it names is looked up before it is believed.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from msgspec import Struct
 
-from holdfast.contracts import Near, Query, RecordStore, Settles, Vector, VectorIndex
+from holdfast import codec
+from holdfast.contracts import Query, RecordStore, Settles, VectorIndex
 from holdfast.deadlines import remaining
-from holdfast.embedding_records import Space, StoredEmbedding, from_bytes, holds, labels_of, read_sound
-from holdfast.errors import Busy
+from holdfast.embedding_records import Gone, Space, StoredEmbedding, labels_of, read_sound
+from holdfast.errors import Busy, ConnectionFailed, NotFound
 from holdfast.filters import Filter
 from holdfast.history import see
 from holdfast.ids import check_whole
+from holdfast.indexes import CommonIndexes, Index, Known, OwnIndex, bytes_of, is_of, look_up, vector_of
 from holdfast.kinds import EMBEDDINGS, HEADS
 from holdfast.model import Json
 
 MakeIndex = Callable[[int], VectorIndex]
 
 CACHE_BYTES = 1024 * 1024 * 1024
-_BESIDE_VECTOR = 500  # what a row costs besides its numbers: ids, labels, the graph's links
 _BLOCK = 2_000
 _MORE = 4
 _ROUNDS = 20  # 4 ** 20 vectors are more than there are
@@ -44,7 +45,7 @@ class Wanted(Struct, frozen=True):
         return labels_of(self.owner, self.metadata)
 
     def admits(self, stored: StoredEmbedding) -> bool:
-        return self.owner in (None, stored.owner) and holds(stored.metadata, self.metadata)
+        return self.owner in (None, stored.owner) and codec.holds(stored.metadata, self.metadata)
 
 
 class Scored(Struct, frozen=True):
@@ -57,38 +58,24 @@ class Scored(Struct, frozen=True):
         return -self.score, self.stored.id
 
 
-class _Kept:
-    """An index and how far it has come: the space it is of, its last write, and which write each vector is of."""
-
-    def __init__(self, space: Space, index: VectorIndex) -> None:
-        self.uid = space.uid
-        self.model = space.model
-        self.dimension = space.dimension
-        self.at = 0
-        self.bytes = _bytes_of(space)
-        self.index = index
-        self.writes: dict[str, int] = {}
-
-    def take(self, stored: Sequence[StoredEmbedding]) -> None:
-        """Add these, or put them in the place of what they replace."""
-        self.index.upsert([_vector_of(one) for one in stored])
-        self.writes.update((one.id, one.at) for one in stored)
-
-    def drop(self, ids: Sequence[str]) -> None:
-        """Leave these out from now on."""
-        self.index.delete(ids)
-        for id in ids:
-            self.writes.pop(id, None)
-
-
 class Nearest:
-    """The indexes of one client; the least used go when the byte limit is reached."""
+    """The indexes of one client; the least used go when the byte limit is reached.
 
-    def __init__(self, store: RecordStore, make: MakeIndex, cache_bytes: int = CACHE_BYTES) -> None:
+    With `common` ones they are kept elsewhere, for all clients, and take none of this one's memory.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore,
+        make: MakeIndex,
+        cache_bytes: int = CACHE_BYTES,
+        common: CommonIndexes | None = None,
+    ) -> None:
         self._store = store
         self._make = make
         self._limit = check_whole(cache_bytes, "vector_cache_bytes")
-        self._kept: dict[str, _Kept] = {}
+        self._common = common
+        self._kept: dict[str, Index] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -101,34 +88,44 @@ class Nearest:
             self._lock.release()
 
     @contextmanager
-    def _if_free(self) -> Iterator[Mapping[str, _Kept]]:
-        """The indexes, or none while somebody searches: what they then miss, the next search finds out by itself."""
+    def _if_free(self) -> Iterator[bool]:
+        """Whether nobody is searching: what the indexes are not told then, the next search finds out by itself."""
         free = self._lock.acquire(blocking=False)
         try:
-            yield self._kept if free else {}
+            yield free
         finally:
             if free:
                 self._lock.release()
 
     def search(self, space: Space, vector: array[float], limit: int, wanted: Wanted) -> list[Scored]:
         """The nearest of a model, best first, ties by id."""
-        if _bytes_of(space) > self._limit:
+        if self._is_too_large(space):
             self._let_go(space.model)
             return self._stream(space, vector, limit, wanted)
         with self._alone():
-            kept = self._current(space)
-            asked = limit
-            for _ in range(_ROUNDS):
-                near = kept.index.search(vector, asked, wanted.labels())
-                found, settled = self._believed(kept, near, wanted)
-                if settled and (len(found) >= limit or len(near) < asked):
-                    break
-                asked *= _MORE  # some have changed, were deleted or detached, so look further; at last at all
-            return found[:limit]
+            try:
+                return self._by_index(space, vector, limit, wanted)
+            except NotFound:  # somebody has removed what was kept elsewhere; it is made again
+                self._let_go(space.model)
+                return self._by_index(space, vector, limit, wanted)
+
+    def _is_too_large(self, space: Space) -> bool:
+        return self._common is None and bytes_of(space) > self._limit
+
+    def _by_index(self, space: Space, vector: array[float], limit: int, wanted: Wanted) -> list[Scored]:
+        index = self._current(space)
+        asked = limit
+        for _ in range(_ROUNDS):
+            near = index.search(vector, asked, wanted.labels())
+            found, settled = self._believed(index, near, wanted)
+            if settled and (len(found) >= limit or len(near) < asked):
+                break
+            asked *= _MORE  # some have changed, were deleted or detached, so look further; at last at all
+        return found[:limit]
 
     def warm(self, space: Space) -> None:
         """Load a model's vectors, and wait for the index of them; nothing where they are too many to be kept."""
-        if _bytes_of(space) > self._limit:
+        if self._is_too_large(space):
             return
         with self._alone():
             index = self._current(space).index
@@ -137,52 +134,84 @@ class Nearest:
 
     # keeping an index current
 
-    def learn(self, model: str, uid: str, before: int, stored: Sequence[StoredEmbedding]) -> None:
+    def learn(self, space: Space, before: int, stored: Sequence[StoredEmbedding]) -> None:
         """Take over writes of this client's own, if the index had seen all before them."""
-        with self._if_free() as indexes:
-            kept = indexes.get(model)
-            if kept is not None and (kept.uid, kept.at) == (uid, before):
-                kept.take(stored)
-                kept.at = stored[-1].at
+        with self._if_free() as free, suppress(ConnectionFailed, NotFound):
+            index = self._known(space) if free else None
+            if index is None:
+                return
+            if index.at < before:
+                index.refresh()
+            if index.at == before:
+                index.take(stored)
+                index.reach(stored[-1].at)
 
-    def forget(self, ids: Sequence[str]) -> None:
-        """Drop what this client has deleted."""
-        with self._if_free() as indexes:
-            for kept in indexes.values():
-                kept.drop(ids)
+    def _known(self, space: Space) -> Index | None:
+        """The index of a space, if there is one already; elsewhere there is always one."""
+        index = self._kept.get(space.model)
+        if index is not None and index.space.uid == space.uid:
+            return index
+        return None if self._common is None else self._keep(space)
+
+    def forget(self, gone: Sequence[Gone]) -> None:
+        """Drop what this client has deleted or replaced."""
+        if self._common is not None:
+            self._common.forget(gone)
+            return
+        with self._if_free() as free:
+            for model, index in self._kept.items() if free else ():
+                index.drop([one for one in gone if one.space is not None and one.space.model == model])
+
+    def tidy(self) -> None:
+        """Remove what has stayed elsewhere of embeddings that are no more."""
+        if self._common is not None:
+            self._common.tidy()
 
     def close(self) -> None:
         """Give the indexes back."""
         with self._lock:
-            for kept in self._kept.values():
-                kept.index.close()
+            for index in self._kept.values():
+                index.close()
             self._kept.clear()
+            if self._common is not None:
+                self._common.close()
 
-    def _current(self, space: Space) -> _Kept:
+    def _current(self, space: Space) -> Index:
         """The index of a space, with every write up to the space's last."""
-        kept = self._kept.get(space.model)
-        if kept is None or kept.uid != space.uid:
+        index = self._keep(space)
+        index.refresh()
+        if index.at < space.at:
+            self._catch_up(index, space)
+        return index
+
+    def _keep(self, space: Space) -> Index:
+        """The index of a space as far as it is, kept as the last used."""
+        index = self._kept.get(space.model)
+        if index is None or index.space.uid != space.uid:
             self._let_go(space.model)
-            kept = _Kept(space, self._make(space.dimension))
+            index = OwnIndex(space, self._make(space.dimension)) if self._common is None else self._common.open(space)
         self._kept.pop(space.model, None)
-        self._kept[space.model] = kept  # at the end, as the last used
-        kept.bytes = _bytes_of(space)
+        self._kept[space.model] = index
+        index.bytes = 0 if self._common is not None else bytes_of(space)
         self._make_room()
-        if kept.at < space.at:
-            for block in self._blocks(space, kept.at + 1, Wanted()):
-                kept.take(block)
-            kept.at = space.at
-        return kept
+        return index
+
+    def _catch_up(self, index: Index, space: Space) -> None:
+        for block in self._blocks(space, index.at + 1, Wanted()):
+            if block:
+                index.take(block)
+                index.reach(min(block[-1].at, space.at))
+        index.reach(space.at)
 
     def _make_room(self) -> None:
         """Let the least used indexes go until the others fit; the last used alone always does."""
-        while len(self._kept) > 1 and sum(kept.bytes for kept in self._kept.values()) > self._limit:
+        while len(self._kept) > 1 and sum(index.bytes for index in self._kept.values()) > self._limit:
             self._let_go(next(iter(self._kept)))
 
     def _let_go(self, model: str) -> None:
-        kept = self._kept.pop(model, None)
-        if kept is not None:
-            kept.index.close()
+        index = self._kept.pop(model, None)
+        if index is not None:
+            index.close()
 
     def _blocks(self, space: Space, first: int, wanted: Wanted) -> Iterator[list[StoredEmbedding]]:
         """What a model holds from a write on, in the order of writing, so that what is written again is met later."""
@@ -195,22 +224,23 @@ class Nearest:
 
     # looking up what an index names
 
-    def _believed(self, kept: _Kept, near: Sequence[Near], wanted: Wanted) -> tuple[list[Scored], bool]:
+    def _believed(self, index: Index, near: Sequence[Known], wanted: Wanted) -> tuple[list[Scored], bool]:
         """Those that are still what the index knows, and whether it had to learn that others are now something else."""
-        records = self._store.get(EMBEDDINGS, [(one.id,) for one in near])
+        records = look_up(self._store, near)
         found: list[Scored] = []
-        changed: list[StoredEmbedding] = []
-        gone: list[str] = []
-        for one, record in zip(near, records, strict=True):
-            stored = None if record is None else read_sound(record, kept.dimension)
-            if stored is None or stored.model != kept.model:
-                gone.append(one.id)
-            elif kept.writes[one.id] == stored.at:
-                found.append(Scored(stored, one.score))
-            else:
-                changed.append(stored)
-        kept.drop(gone)
-        kept.take(changed)
+        changed: dict[str, StoredEmbedding] = {}
+        gone: list[Known] = []
+        for one in near:
+            record = records[one.id]
+            stored = None if record is None else read_sound(record, index.space.dimension)
+            if is_of(record, one, index.space):
+                found += [] if stored is None else [Scored(stored, one.score)]  # a damaged one may be mended later
+                continue
+            gone.append(one)
+            if stored is not None and stored.model == index.space.model:
+                changed[one.id] = stored
+        index.drop(gone)
+        index.take(list(changed.values()))
         return _visible(self._store, found, wanted), not changed
 
     # reading everything
@@ -224,7 +254,7 @@ class Nearest:
             shown = sessions_shown(self._store, block, with_detached=wanted.owner is not None)
             seen = {one.id: one for one in block if one.owner in shown and wanted.admits(one)}
             index = self._make(space.dimension)
-            index.upsert([_vector_of(one) for one in seen.values()])
+            index.upsert([vector_of(one) for one in seen.values()])
             found = [Scored(seen[near.id], near.score) for near in index.search(vector, limit)]
             index.close()
             best = {one.stored.id: one for one in sorted([*best.values(), *found], key=Scored.order)[:limit]}
@@ -240,13 +270,5 @@ def _visible(store: RecordStore, found: Sequence[Scored], wanted: Wanted) -> lis
 def sessions_shown(store: RecordStore, found: Sequence[StoredEmbedding], with_detached: bool) -> set[str | None]:
     """The uids of these embeddings' sessions that are there, and None for those without a session."""
     names = sorted({one.session_id for one in found if one.session_id is not None})
-    heads = [see(head).pointer for head in store.get(HEADS, [(name,) for name in names]) if head is not None]
+    heads = [see(store, head).pointer for head in store.get(HEADS, [(name,) for name in names]) if head is not None]
     return {None, *(head.uid for head in heads if with_detached or head.detached_by is None)}
-
-
-def _vector_of(stored: StoredEmbedding) -> Vector:
-    return Vector(id=stored.id, values=from_bytes(stored.vector), labels=labels_of(stored.owner, stored.metadata))
-
-
-def _bytes_of(space: Space) -> int:
-    return space.count * (4 * space.dimension + _BESIDE_VECTOR)

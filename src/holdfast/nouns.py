@@ -36,6 +36,8 @@ class Ground(Struct, frozen=True):
 
     def remember(self, seen: Seen) -> None:
         """Keep a head for the next append, which finds out by itself if it has moved."""
+        if seen.pointer.pending is not None:
+            return  # a restore may be published any time, without a change of the head
         if len(self.heads) >= _REMEMBERED:
             self.heads.clear()
         self.heads[seen.pointer.session_id] = seen

@@ -9,12 +9,13 @@ from holdfast import checkpoint_records as records
 from holdfast.agent_records import read_present
 from holdfast.contracts import Delete, Key, Query, Reader, Record
 from holdfast.errors import CorruptData, IntegrityError, InvalidInput
+from holdfast.filters import Filter
 from holdfast.finding import detaches
 from holdfast.ids import moment
 from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, RUNS
 from holdfast.model import Checkpoint, CheckpointKind, Value
 from holdfast.restoring import Restoring
-from holdfast.retention import Retention, eligible
+from holdfast.retention import Retention, eligible, is_good
 from holdfast.run_records import read_run
 
 BATCH = 200
@@ -69,16 +70,18 @@ class Pruning(Restoring):
         rows = [(row, records.view(row)) for row in records.newest_first(self._store, owner)]
         looked_at = [(row, one) for row, one in rows if kind is None or one.kind == kind or one.damaged]
         spared = [one.id for _, one in rows if one.kind == "recovery" and detaches(self._store, one.id)]
-        spared += self._needed_by_runs(owner, [one for _, one in rows])
+        spared += self._needed_by_runs([one for _, one in rows])
         now = moment(self._stamps.next())
         going = {one.id for one in eligible([one for _, one in looked_at], policy, now, spared)}
         return ((row, one) for row, one in looked_at if one.id in going)
 
-    def _needed_by_runs(self, owner: str, newest_first: Sequence[Checkpoint]) -> Iterator[str]:
+    def _needed_by_runs(self, newest_first: Sequence[Checkpoint]) -> Iterator[str]:
         """The last good checkpoint of each run that has not ended well."""
-        runs = (read_run(row) for row in self._store.scan(Query(kind=RUNS, prefix=(owner,))))
-        for run_id in [run.id for run in runs if run.status != "completed"]:
-            yield from [one.id for one in newest_first if one.run_id == run_id and one.damaged is None][:1]
+        last = {one.run_id: one.id for one in reversed(newest_first) if one.run_id is not None and is_good(one)}
+        for run_id, checkpoint_id in last.items():
+            rows = self._store.scan(Query(kind=RUNS, where=(Filter("id", "=", run_id),)))
+            if any(read_run(row).status != "completed" for row in rows):
+                yield checkpoint_id
 
     def _remove(self, keys: Sequence[Key]) -> None:
         for start in range(0, len(keys), BATCH):

@@ -10,6 +10,7 @@ from holdfast import codec, history
 from holdfast.commits import get
 from holdfast.contracts import Key, Query, Reader, Record
 from holdfast.filters import Filter
+from holdfast.heads import scan_heads
 from holdfast.history import Branch, Pointer
 from holdfast.kinds import BRANCHES, HEADS, MESSAGES, SESSIONS
 
@@ -65,8 +66,8 @@ class Reached:
         else:
             given = {"agent_id": scope.agent_id, "user_id": scope.user_id}
             where = [Filter(name, "=", value) for name, value in given.items() if value is not None]
-            heads = self._reader.scan(Query(kind=HEADS, where=(*where, Filter("detached_by", "=", None))))
-            found = (_pointer(record) for record in heads)
+            heads = scan_heads(self._reader, Query(kind=HEADS, where=(*where, Filter("detached_by", "=", None))))
+            found = (seen.pointer for seen in heads)
         return (pointer for pointer in found if scope.has(pointer))
 
     def queries(self) -> Iterator[Query]:
@@ -97,8 +98,8 @@ class Reached:
     def _own(self, name: str, branch: int) -> str | None:
         """The session that opened a branch, if it has the id that a history and its first session are made with."""
         if (name, branch) not in self._owners:
-            head, opened = get(self._reader, HEADS, name), get(self._reader, BRANCHES, name, branch)
-            pointer = None if head is None or opened is None else _pointer(head)
+            seen, opened = history.look_up(self._reader, name), get(self._reader, BRANCHES, name, branch)
+            pointer = None if seen is None else seen.pointer
             own = pointer is not None and opened is not None and self._scope.has(pointer) and _opened(opened, pointer)
             self._owners[name, branch] = name if own else None
         return self._owners[name, branch]
@@ -113,16 +114,12 @@ class Reached:
     def _look(self, name: str) -> Iterator[_Session]:
         branches = history.branches_of(self._reader, name)
         for record in self._reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", name),))):
-            head = get(self._reader, HEADS, *record.key)
-            pointer = None if head is None else _pointer(head)
+            seen = history.look_up(self._reader, str(record.key[0]))
+            pointer = None if seen is None else seen.pointer
             if pointer is not None and self._scope.has(pointer):
                 own = frozenset(branch.branch for branch in branches.values() if branch.opened_by == pointer.uid)
                 reach = history.reach_from(record, branches)
                 yield _Session(pointer.session_id, pointer.created_at, own, reach)
-
-
-def _pointer(head: Record) -> Pointer:
-    return codec.decode(head.body, Pointer, f"head of session {head.key[0]!r}")
 
 
 def _opened(record: Record, pointer: Pointer) -> bool:

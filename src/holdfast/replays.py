@@ -16,6 +16,7 @@ from holdfast.model import Json, Message
 from holdfast.run_records import StoredEvent
 
 What = Literal["append", "tool", "step"]
+_SHOWN = 200  # characters of a call in a message
 
 
 class Call(Struct):
@@ -156,17 +157,29 @@ class Replay:
         rest = (self._calls[at] for at in range(self._next, len(self._calls)))
         return next((call for call in rest if not call.taken and (by_id or not call.by_id)), None)
 
-    def match(self, what: What, name: str, digest: str, call_id: str | None) -> Call | None:
-        """The call on record that this one repeats, or None if it is new; Conflict if another is on record."""
+    def match(self, what: What, name: str, digest: str, call_id: str | None, given: Any = None) -> Call | None:
+        """The call on record that this one repeats, or None if it is new; Conflict if another is on record.
+
+        `given` is what the program now says or asks with, for the message of that Conflict.
+        """
         with self._lock:
             found = self._find(what, name, call_id)
             if found is None:
                 return None
             same = (found.what, found.name) == (what, name) and (found.redacted or found.digest == digest)
             if not same or (found.by_id and found.call != call_id) or (not found.by_id and self._strange(call_id)):
-                raise Conflict(_difference(found, what, name))
+                raise Conflict(_difference(found, what, name, given))
             found.taken = True
             return found
+
+    def give_back(self, call: Call) -> None:
+        """Let a call be still to be made: what became of this one was not decided."""
+        with self._lock:
+            call.taken, self._next = False, 0
+            if call.call is not None and (call.by_id or not self._in_order):
+                queue = self._by_id[(call.what == "append", call.call)]
+                if call not in queue:
+                    queue.appendleft(call)
 
     def _strange(self, call_id: str | None) -> bool:
         """Whether a call has an id where the record has a place in the program."""
@@ -209,7 +222,17 @@ def _called(what: What, name: str) -> str:
     return "an append" if what == "append" else f"{what} {name!r}"
 
 
-def _difference(found: Call, what: What, name: str) -> str:
+def _difference(found: Call, what: What, name: str, given: Any) -> str:
     was, now = _called(found.what, found.name), _called(what, name)
-    other = "" if was != now else " with other content"
-    return f"the program no longer does what is on record: next was {was}, now it asks for {now}{other}"
+    if found.what == "append" and isinstance(found.value, list):
+        was += f" of message {', '.join(map(str, found.value))}"
+    elif found.value is not None:
+        was += f" with {_short(found.value)}"
+    if given is not None:
+        now += f" {'saying' if what == 'append' else 'with'} {_short(given)}"
+    return f"the program no longer does what is on record: next was {was}, now it asks for {now}"
+
+
+def _short(value: Any) -> str:
+    text = codec.encode(value, "a call").decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

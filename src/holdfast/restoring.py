@@ -1,8 +1,9 @@
-"""Restoring: verify what would become live, then move the pointers in one commit, and keep the way back."""
+"""Restoring: verify what would become live, then let the new pointers count by one commit, and keep the way back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -11,15 +12,15 @@ from msgspec.structs import replace as with_changes
 from holdfast import checkpoint_records as records
 from holdfast import history
 from holdfast.agent_records import Revised, must_be_present, revise
+from holdfast.agent_restores import AgentRestore, Ends, TooMany, moved
 from holdfast.agents import Agents
-from holdfast.capturing import Instant
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
 from holdfast.checks import check_path, check_position, check_revision, check_revisions
 from holdfast.commits import commit, get
-from holdfast.contracts import MAX_WRITES, Insert, Query, Reader, Record, Write
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.contracts import Insert, Query, Reader, Record, Write
+from holdfast.errors import Busy, HoldfastError, InvalidInput, NotFound
 from holdfast.filters import Filter
-from holdfast.history import Pointer, Position, Seen
+from holdfast.heads import scan_heads
 from holdfast.holds import check_free
 from holdfast.ids import moment, new_id
 from holdfast.keeping import Keeping, after_checkpoint, session_checkpoint
@@ -28,7 +29,9 @@ from holdfast.model import Agent, Restored
 from holdfast.nouns import Ground
 from holdfast.run_records import end_writes, find_run, hold_of, read_run
 from holdfast.sessions import Sessions
+from holdfast.settling import abandon, settle
 
+_ROUNDS = 4
 Verification = Literal["full", "pointers"]
 
 
@@ -66,8 +69,10 @@ class Restoring(Keeping):
             self._verify(stored, wanted, with_state, verify)
             whole = sessions is None and stored.session_id is None
             if force:
-                newer = self._store.scan(Query(kind=HEADS, where=_shown(stored.agent_id))) if whole else ()
-                self._revoke([*(one.session_id for one in wanted.values()), *(str(row.key[0]) for row in newer)])
+                newer = scan_heads(self._store, Query(kind=HEADS, where=_shown(stored.agent_id))) if whole else ()
+                self._revoke(
+                    [*(one.session_id for one in wanted.values()), *(seen.pointer.session_id for seen in newer)]
+                )
             restored = self._restore(stored, wanted, with_state, whole=sessions is None)
             self._ground.heads.clear()
             return restored
@@ -113,8 +118,6 @@ class Restoring(Keeping):
         )
         if stored.session_id is not None:
             return self._restore_session(stored, recovery)
-        assert stored.agent_id is not None
-        self._stage(stored.agent_id, leave=1)
         return self._restore_agent(stored, recovery, wanted, with_state, whole)
 
     def _revoke(self, session_ids: Sequence[str]) -> None:
@@ -146,28 +149,14 @@ class Restoring(Keeping):
             record = session_checkpoint(parent, seen.pointer, at)
             made[:] = [record]
             pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=recovery.id)
-            moved = self._moved(reader, pointer, target)
-            return [*history.move(seen, moved)[1], Insert(record)]
+            back = moved(reader, pointer, target, self._stamps)
+            return [*history.move(seen, back)[1], Insert(record)]
 
         commit(self._store, place)
         return Restored(
             checkpoint=records.view(records.checkpoint_record(stored)),
             recovery=records.view(made[-1]),
             sessions=[session_id],
-        )
-
-    def _moved(self, reader: Reader, pointer: Pointer, target: Position) -> Pointer:
-        """The session's head at an earlier place; appending there opens a branch unless it is an end of its own."""
-        here = history.branch_at(reader, target.history, target.branch)
-        own = here.opened_by == pointer.uid and target.seq == history.end_of(reader, here)
-        return with_changes(
-            pointer,
-            branch=target.branch,
-            seq=target.seq,
-            link=target.link,
-            message_id=target.message_id,
-            open=own,
-            updated_at=self._stamps.next(after=pointer.updated_at),
         )
 
     def _restore_agent(
@@ -178,70 +167,30 @@ class Restoring(Keeping):
         with_state: bool,
         whole: bool,
     ) -> Restored:
-        outcome: list[Restored] = []
+        agent_id = stored.agent_id
+        assert agent_id is not None
+        revise = partial(self._revised, stored=stored) if with_state else None
+        ends = Ends(self._capture, after_checkpoint, revise)
+        work = AgentRestore(self._store, self._stamps, stored, recovery, wanted, whole, ends)
+        try:
+            self._publish(agent_id, work)
+        except HoldfastError:
+            with contextlib.suppress(HoldfastError):  # gc takes it back if this cannot
+                abandon(self._store, agent_id, recovery.id)
+            raise
+        with contextlib.suppress(Busy):  # the restore counts; whoever comes next settles the rest
+            settle(self._store, agent_id)
+        return work.outcome[-1]
 
-        def place(reader: Reader) -> list[Write]:
-            assert stored.agent_id is not None
-            instant = Instant(reader, stored.agent_id)
-            record = self._capture(instant, recovery)
-            moved, missing = self._move_sessions(reader, instant, wanted)
-            detached = self._detach_newer(reader, instant, stored, wanted, recovery.id) if whole else []
-            revised = self._revised(reader, stored) if with_state else None
-            present = after_checkpoint(instant, record)
-            if revised is not None:
-                present = with_changes(present, revision=revised.present.revision, link=revised.present.link)
-            outcome[:] = [
-                Restored(
-                    checkpoint=records.view(records.checkpoint_record(stored)),
-                    recovery=records.view(record),
-                    agent=None if revised is None else revised.agent,
-                    sessions=moved,
-                    detached=detached,
-                    missing=missing,
-                )
-            ]
-            extra = [] if revised is None else [Insert(revised.record)]
-            return _within_limits([*instant.writes(present), Insert(record), *extra])
-
-        commit(self._store, place)
-        return outcome[-1]
-
-    def _move_sessions(
-        self, reader: Reader, instant: Instant, wanted: dict[str, Capture]
-    ) -> tuple[list[str], list[str]]:
-        """Point every session at where it stood; returns those restored and those no longer there or another's."""
-        restored, missing = [], []
-        for uid, capture in wanted.items():
-            seen, target = instant.look(capture.session_id), capture.position
-            if seen is None or not instant.has(seen.pointer, uid) or target is None:
-                missing.append(capture.session_id)
-                continue
-            restored.append(capture.session_id)
-            pointer = seen.pointer
-            check_free(reader, pointer, self._store)
-            if records.at_position(pointer, target) and pointer.detached_by is None:
-                continue
-            instant.move(seen, with_changes(self._moved(reader, pointer, target), detached_by=None))
-        return restored, missing
-
-    def _detach_newer(
-        self, reader: Reader, instant: Instant, stored: StoredCheckpoint, wanted: dict[str, Capture], by: str
-    ) -> list[str]:
-        """Take sessions out of sight that did not exist at the checkpoint."""
-        detached = []
-        for seen in self._attached(reader, instant, stored.agent_id):
-            if seen.pointer.uid not in wanted:
-                check_free(reader, seen.pointer, self._store)
-                detached.append(seen.pointer.session_id)
-                at = self._stamps.next(after=seen.pointer.updated_at)
-                instant.move(seen, with_changes(seen.pointer, detached_by=by, updated_at=at))
-        return detached
-
-    def _attached(self, reader: Reader, instant: Instant, agent_id: str | None) -> Iterator[Seen]:
-        for record in list(reader.scan(Query(kind=HEADS, where=_shown(agent_id)))):
-            seen = instant.look(str(record.key[0]))
-            if seen is not None:
-                yield seen
+    def _publish(self, agent_id: str, work: AgentRestore) -> None:
+        """Commit a restore, after staging as much of it as does not fit; sessions that go on moving are Busy."""
+        for _ in range(_ROUNDS):
+            self._stage(agent_id, leave=1)
+            with contextlib.suppress(TooMany):
+                commit(self._store, work.place)
+                return
+            work.stage()
+        commit(self._store, work.place)
 
     def _revised(self, reader: Reader, stored: StoredCheckpoint) -> Revised:
         """The agent's next revision, with the content of the one the checkpoint refers to."""
@@ -262,13 +211,3 @@ class Restoring(Keeping):
 def _shown(agent_id: str | None) -> tuple[Filter, ...]:
     """The sessions that an agent shows."""
     return (Filter("agent_id", "=", agent_id), Filter("detached_by", "=", None))
-
-
-def _within_limits(writes: list[Write]) -> list[Write]:
-    """The writes, or InvalidInput if they are too many to be one commit."""
-    if len(writes) > MAX_WRITES:
-        raise InvalidInput(
-            f"the restore moves or detaches so many sessions that it takes {len(writes)} writes, and one commit"
-            f" takes {MAX_WRITES}; restore them in parts: sessions=[…]"
-        )
-    return writes

@@ -29,6 +29,11 @@ def is_protected(checkpoint: Checkpoint) -> bool:
     return checkpoint.protected or checkpoint.name is not None or checkpoint.damaged is not None
 
 
+def is_good(checkpoint: Checkpoint) -> bool:
+    """Whether a run can go on from it."""
+    return checkpoint.damaged is None and checkpoint.status != "failed"
+
+
 def is_expired(checkpoint: Checkpoint, now: datetime) -> bool:
     """Whether its time is over: strictly after it."""
     return checkpoint.expires_at is not None and now > checkpoint.expires_at

@@ -14,6 +14,7 @@ from holdfast.ids import Stamps
 from holdfast.keeping import session_checkpoint
 from holdfast.kinds import CHECKPOINTS
 from holdfast.model import Checkpoint
+from holdfast.retention import is_good
 
 
 def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[Write], Record, Seen]:
@@ -34,9 +35,9 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
 
 
 def last_good(reader: Reader, owner: str, run_id: str) -> Checkpoint | None:
-    """A run's newest checkpoint that is not damaged, or None."""
+    """A run's newest checkpoint that neither failed nor is damaged, or None."""
     found = map(records.view, records.newest_first(reader, owner))
-    return next((one for one in found if one.run_id == run_id and one.damaged is None), None)
+    return next((one for one in found if one.run_id == run_id and is_good(one)), None)
 
 
 def _of_step(reader: Reader, owner: str, step: int | None) -> list[Record]:

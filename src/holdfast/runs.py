@@ -62,6 +62,7 @@ class Runs(Noun):
         if not callable(in_flight):
             check_policy(in_flight)
         _check_lease(lease_s)
+        chosen = _strategy(strategy)
         with self._within(timeout):
             run, resumed = self._enter(session_id, key, lease_s)
             events = [*records.events_of(self._store, run)] if resumed else []
@@ -70,7 +71,7 @@ class Runs(Noun):
                 Recorder(self._ground, self._leases, run, lease_s),
                 Replay(events, from_the_beginning=mode == "replay" or run.status == "completed"),
                 in_flight=in_flight,
-                strategy=strategy or Strategy.after_tool_calls(),
+                strategy=chosen,
             )
             if resumed and mode == "continue":
                 driver.go_on()
@@ -81,6 +82,7 @@ class Runs(Noun):
 
         def place(reader: Reader) -> list[Write]:
             pointer = history.must_see(reader, session_id).pointer
+            history.check_attached(pointer)
             known = None if key is None else records.find_key(reader, pointer.uid, key)
             if known is not None and records.read_run(known).status == "completed":
                 entered[:] = [(records.read_run(known), True)]
@@ -216,3 +218,9 @@ class Runs(Noun):
 def _check_lease(lease_s: float) -> None:
     if not isinstance(lease_s, int | float) or isinstance(lease_s, bool) or not 0 < lease_s < 10**9:
         raise InvalidInput(f"lease_s is a number of seconds above 0, not {lease_s!r}")
+
+
+def _strategy(given: Strategy | None) -> Strategy:
+    if given is not None and not isinstance(given, Strategy):
+        raise InvalidInput(f"strategy is a Strategy such as Strategy.every_iterations(5), not {given!r}")
+    return given or Strategy.after_tool_calls()

@@ -15,7 +15,11 @@ from holdfast.model import Head, Json, Session, Value, Whole
 
 
 class Stored(Value, frozen=True, kw_only=True):
-    """What a session's own record says; the rest of a Session is its head's."""
+    """What a session's own record says; the rest of a Session is its head's.
+
+    `forked_at` is the session, by its uid, branch and position it was forked at, sharing storage or not; `users` are
+    others whose words it may hold, since it was theirs or was forked from one of theirs.
+    """
 
     id: str
     uid: str
@@ -28,6 +32,8 @@ class Stored(Value, frozen=True, kw_only=True):
     tags: list[str] = []
     max_context_tokens: Whole | None = None
     origin: tuple[int, int] | None = None
+    forked_at: tuple[str, int, int] | None = None
+    users: list[str] = []
 
 
 def session_record(envelope: dict[str, Any]) -> Record:
@@ -54,14 +60,20 @@ def check_readable(stored: Stored, pointer: Pointer) -> None:
     codec.encode_value(pointer, Pointer, "session")
 
 
+def check_changes(changes: dict[str, Any]) -> None:
+    """InvalidInput where a changed value would not read back as it was given."""
+    codec.check_json(changes.get("metadata"), "session metadata")
+    codec.encode_value(Stored(id="", uid="", history="", created_at=0, **changes), Stored, "session")
+
+
 def same_session(given: tuple[Stored, Pointer], present: tuple[Stored, Pointer]) -> bool:
     """Whether the session that is there is the one given; a title that was not given may have been made since."""
     stored, pointer = given
     if stored.title is not None and stored.title != present[0].title:
         return False
-    in_record = ("agent_id", "model", "metadata", "tags", "max_context_tokens", "origin")
+    in_record = ("agent_id", "model", "metadata", "tags", "max_context_tokens", "forked_at")
     in_head = ("user_id", "status", "archived")
-    return all(getattr(stored, name) == getattr(present[0], name) for name in in_record) and all(
+    return all(codec.same(getattr(stored, name), getattr(present[0], name)) for name in in_record) and all(
         getattr(pointer, name) == getattr(present[1], name) for name in in_head
     )
 

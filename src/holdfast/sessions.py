@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast import codec, cursors, history
+from holdfast import codec, cursors, history, saving
 from holdfast.commits import commit, get
 from holdfast.contexts import Contexts
 from holdfast.contracts import Insert, Put, Query, Reader, Write
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
+from holdfast.heads import scan_heads
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
+from holdfast.holds import check_free
 from holdfast.ids import check_id, micros, new_id
 from holdfast.kinds import HEADS, SESSIONS
-from holdfast.model import Json, Page, Session, SessionStatus
-from holdfast.session_records import Stored, read_stored, session_record, view
+from holdfast.model import Json, Message, Page, Session, SessionStatus
+from holdfast.session_filters import check_filters
+from holdfast.session_records import Stored, check_changes, read_stored, session_record, view
 
 Unset = msgspec.UnsetType
 Position = tuple[int, str]
@@ -43,6 +46,7 @@ class Sessions(Contexts):
         status: SessionStatus = "active",
         archived: bool = False,
         max_context_tokens: int | None = None,
+        created_at: datetime | None = None,
         timeout: float | None = None,
     ) -> Session:
         """A new, empty session; AlreadyExists if the id is another's, while the very same again is the one there."""
@@ -53,7 +57,7 @@ class Sessions(Contexts):
             id=own if id is None else check_id(id, "session id"),
             uid=own,
             history=own,
-            created_at=at,
+            created_at=at if created_at is None else micros(created_at, "created_at"),
             agent_id=_optional_id(agent_id, "agent id"),
             title=title,
             model=model,
@@ -69,7 +73,7 @@ class Sessions(Contexts):
             seq=0,
             link=history.first_link(own),
             n=0,
-            created_at=at,
+            created_at=stored.created_at,
             updated_at=at,
             agent_id=stored.agent_id,
             user_id=_optional_id(user_id, "user id"),
@@ -80,6 +84,47 @@ class Sessions(Contexts):
         root = Branch(history=own, branch=ROOT_BRANCH, opened_by=own, fork_link=pointer.link)
         with self._within(timeout):
             return self._insert(stored, pointer, [Insert(history.branch_record(root))])
+
+    def save(
+        self,
+        session: Session | Mapping[str, Json],
+        messages: Sequence[Message | dict[str, Any]] = (),
+        *,
+        timeout: float | None = None,
+    ) -> Session:
+        """Keep a conversation as given: a new one, or the one with this id brought to these fields and messages.
+
+        The leading messages it has in common stay; where the rest differs it becomes a new branch, and the head moves
+        there. A message whose id is taken gets a new one. A save that was interrupted is completed by saving again.
+        Busy while a run holds a session that would have to leave its branch.
+        """
+        fields = saving.fields_of(session)
+        session_id = check_id(fields.pop("id", None) or new_id(), "session id")
+        with self._within(timeout):
+            given = saving.drafts(self._ground.say(messages), messages)
+            present = self.get(session_id)
+            changes = {} if present is None else saving.changes_of(fields, present)
+            if present is None:
+                self.create(id=session_id, **fields)
+            while self._save_messages(session_id, given) < len(given):
+                pass  # each round adds as many as one commit takes
+            return self.update(session_id, **changes) if changes else self._must_get(session_id)
+
+    def _save_messages(self, session_id: str, given: Sequence[saving.Draft]) -> int:
+        """Bring the head to these messages, as far as one commit goes; how many are there then."""
+        counts: list[int] = []
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.must_see(reader, session_id)
+            saved = saving.place(reader, seen, given, self._stamps.next(seen.pointer.updated_at))
+            if saved.turns:
+                check_free(reader, seen.pointer, self._store)
+            counts[:] = [saved.count]
+            return saved.writes
+
+        commit(self._store, place)
+        self._ground.heads.pop(session_id, None)
+        return counts[-1]
 
     def get(self, session_id: str, *, timeout: float | None = None) -> Session | None:
         """The session, or None."""
@@ -103,9 +148,13 @@ class Sessions(Contexts):
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> Page[Session]:
-        """Sessions that match, newest first; detached ones are left out."""
+        """Sessions that match, the last changed first; detached ones are left out.
+
+        Pages have `limit` entries and a `cursor` to go on with. `metadata` matches the pairs it names,
+        `created_after` is inclusive and `created_before` is not.
+        """
         cursors.check_range(limit, offset)
-        _check_filters(tag, status, archived, order, metadata)
+        check_filters(tag, status, archived, order, metadata)
         _optional_id(agent_id, "agent id")
         _optional_id(user_id, "user id")
         given = {"agent_id": agent_id, "user_id": user_id, "status": status}
@@ -127,15 +176,14 @@ class Sessions(Contexts):
     def _matching(
         self, query: Query, tag: str | None, metadata: dict[str, Json] | None
     ) -> Iterator[tuple[Session, Position]]:
-        for record in self._store.scan(query):
-            seen = history.see(record)
-            session = get(self._store, SESSIONS, *record.key)
+        for seen in scan_heads(self._store, query):
+            session = get(self._store, SESSIONS, seen.pointer.session_id)
             if session is None:
                 continue
             found = view(read_stored(session), seen.pointer)
             if tag is not None and tag not in found.tags:
                 continue
-            if metadata is not None and not _holds(found.metadata, metadata):
+            if metadata is not None and (found.metadata is None or not codec.holds(found.metadata, metadata)):
                 continue
             at = seen.pointer.updated_at if query.order == "updated_at" else seen.pointer.created_at
             yield found, (at, found.id)
@@ -170,7 +218,7 @@ class Sessions(Contexts):
                 check_id(in_head[name], name)
         head_changes = {name: value for name, value in in_head.items() if value is not UNSET}
         changes = {name: value for name, value in in_session.items() if value is not UNSET}
-        _check_changes(changes)
+        check_changes(changes)
         if "title" in changes:
             head_changes["titled"] = changes["title"] is not None
         return self._change(session_id, head_changes, changes, timeout)
@@ -189,7 +237,8 @@ class Sessions(Contexts):
             seen = history.must_see(reader, session_id)
             present = get(reader, SESSIONS, session_id)
             assert present is not None
-            envelope = {**codec.decode_envelope(present.body, f"session {session_id!r}"), **changes}
+            before = codec.decode_envelope(present.body, f"session {session_id!r}")
+            envelope = {**before, **changes, **_left_by(seen.pointer.user_id, head_changes, before)}
             session = session_record({k: v for k, v in envelope.items() if k not in changes or v is not None})
             at = self._stamps.next(after=seen.pointer.updated_at)
             pointer = replace(seen.pointer, updated_at=at, **head_changes)
@@ -219,30 +268,14 @@ class Sessions(Contexts):
             else:
                 self._ground.sweeps.delete_user(check_id(user_id, "user id"))
                 self._ground.heads.clear()
-            self._ground.sweeps.purge_words()
+            self._ground.sweeps.scrub()
 
 
-def _check_changes(changes: dict[str, Any]) -> None:
-    """InvalidInput where a changed value would not read back as it was given."""
-    codec.check_json(changes.get("metadata"), "session metadata")
-    codec.encode_value(Stored(id="", uid="", history="", created_at=0, **changes), Stored, "session")
-
-
-def _check_filters(
-    tag: str | None, status: str | None, archived: bool | None, order: str, metadata: dict[str, Json] | None
-) -> None:
-    """InvalidInput for a filter that nothing can pass."""
-    if tag is not None and not isinstance(tag, str):
-        raise InvalidInput(f"tag is a string, not {type(tag).__name__}")
-    if status is not None and status not in get_args(SessionStatus):
-        raise InvalidInput(f"status is one of {', '.join(get_args(SessionStatus))}, not {status!r}")
-    if archived is not None and not isinstance(archived, bool):
-        raise InvalidInput(f"archived is True or False, not {archived!r}")
-    if order not in ("updated", "created"):
-        raise InvalidInput(f"order is 'updated' or 'created', not {order!r}")
-    if metadata is not None and not isinstance(metadata, dict):
-        raise InvalidInput(f"metadata is a dict, not {type(metadata).__name__}")
-    codec.check_json(metadata, "the metadata filter")
+def _left_by(user_id: str | None, head_changes: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What a session keeps of the user it was of until now: their words stay theirs to erase."""
+    if user_id is None or head_changes.get("user_id", user_id) == user_id:
+        return {}
+    return {"users": sorted({*before.get("users", []), user_id})}
 
 
 def _put_head(seen: Seen, pointer: Pointer) -> list[Write]:
@@ -264,11 +297,3 @@ def _page(found: Iterator[tuple[Session, Position]], listing: Json, limit: int) 
 
 def _optional_id(value: str | None, what: str) -> str | None:
     return None if value is None else check_id(value, what)
-
-
-def _holds(present: dict[str, Json] | None, wanted: dict[str, Json]) -> bool:
-    """Whether metadata has these pairs; 42, 42.0 and "42" are three values."""
-    missing = object()
-    return present is not None and all(
-        type(present.get(key, missing)) is type(value) and present[key] == value for key, value in wanted.items()
-    )

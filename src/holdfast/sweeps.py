@@ -7,15 +7,29 @@ batches that any process may go on with; `gc` goes on with what a crash has left
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from holdfast import codec, embedding_records, history
 from holdfast.checkpoint_records import was_captured
-from holdfast.commits import get
-from holdfast.contracts import Delete, Insert, Key, Moved, Put, Query, Reader, Record, RecordStore, SearchesText, Write
+from holdfast.commits import commit, get
+from holdfast.contracts import (
+    Delete,
+    Insert,
+    Key,
+    Moved,
+    Put,
+    Query,
+    Reader,
+    Record,
+    RecordStore,
+    Scrubs,
+    SearchesText,
+    Write,
+)
+from holdfast.embedding_records import Gone
 from holdfast.filters import Filter
 from holdfast.history import Branch, Pointer, Segment
 from holdfast.holds import check_free
@@ -35,6 +49,7 @@ from holdfast.kinds import (
     MESSAGES,
     PARTS,
     PRUNED,
+    RESTORES,
     REVISIONS,
     RUNS,
     SESSIONS,
@@ -47,6 +62,7 @@ from holdfast.parts import part_record, parts_at
 
 BATCH = 200
 GRACE_US = 24 * 3600 * 1_000_000
+Forget = Callable[[Sequence[Gone]], None]
 _BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED, PARTS)
 _BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, EVENTS, RUNS, HOLDS, EXECUTIONS, EXTRA_USAGES, ARTIFACTS)
 
@@ -63,37 +79,34 @@ class Sweep(Value, frozen=True, kw_only=True):
 class Sweeps:
     """Deletes sessions, agents and what is left of them."""
 
-    def __init__(self, store: RecordStore, stamps: Stamps) -> None:
+    def __init__(self, store: RecordStore, stamps: Stamps, forget: Forget = lambda _: None) -> None:
         self._store = store
         self._stamps = stamps
+        self._forget = forget
 
     def delete_session(self, session_id: str) -> None:
         """Make a session absent and sweep what it leaves."""
         record = get(self._store, SESSIONS, session_id)
         if record is None:
             return
-        seen = history.look_up(self._store, session_id)
-        if seen is not None:
-            check_free(self._store, seen.pointer, self._store)
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.look_up(reader, session_id)
+            if seen is None:
+                return []
+            check_free(reader, seen.pointer, self._store)
             sweep = Put(_record(self._sweep("session", session_id)))
-            self._store.commit([Delete(HEADS, (session_id,)), *self._farewell(seen.pointer), sweep])
+            return [Delete(HEADS, (session_id,)), *_farewell(reader, seen.pointer), sweep]
+
+        commit(self._store, place)
         self._sweep_session(session_id)
 
-    def _farewell(self, pointer: Pointer) -> list[Write]:
-        """What an agent's next checkpoint must learn of a session that goes: nothing if there was none before."""
-        agent_id = pointer.agent_id
-        if agent_id is None:
-            return []
-        agent = get(self._store, AGENTS, agent_id)
-        if agent is None or not was_captured(self._store, uid_of(agent), pointer.uid):
-            return [Delete(MARKS, (agent_id, pointer.uid))]
-        return [history.mark(pointer, agent_id)]
-
     def delete_user(self, user_id: str) -> None:
-        """Make every session of a user absent, and what others have forked from them."""
+        """Make every session of a user absent, what was the user's once, and what others have forked from them."""
         mine = (Filter("user_id", "=", user_id),)
-        for head in list(self._store.scan(Query(kind=HEADS, where=mine))):
-            session_id = str(head.key[0])
+        theirs = {str(head.key[0]) for head in self._store.scan(Query(kind=HEADS, where=mine))}
+        theirs |= {str(one.key[0]) for one in self._store.scan(Query(kind=SESSIONS)) if user_id in _users_of(one)}
+        for session_id in sorted(theirs):
             for fork in self._forks(session_id):
                 self.delete_session(fork)
             self.delete_session(session_id)
@@ -110,26 +123,31 @@ class Sweeps:
 
     def delete_agent(self, agent_id: str) -> None:
         """Make an agent and all its sessions absent in one commit, and sweep what they leave; Busy if a run has one."""
-        record = get(self._store, AGENTS, agent_id)
-        uid = None if record is None else uid_of(record)
-        sweep = self._sweep("agent", agent_id, uid)
         mine = (Filter("agent_id", "=", agent_id),)
-        for head in self._store.scan(Query(kind=HEADS, where=mine)):
-            check_free(self._store, history.see(head).pointer, self._store)
-        self._store.commit(
-            [Delete(AGENTS, (agent_id,)), Delete(HEADS, (), mine), Delete(MARKS, (agent_id,)), Put(_record(sweep))]
-        )
-        self._sweep_agent(sweep)
+        made: list[Sweep] = []
+
+        def place(reader: Reader) -> list[Write]:
+            record = get(reader, AGENTS, agent_id)
+            made[:] = [self._sweep("agent", agent_id, None if record is None else uid_of(record))]
+            for head in reader.scan(Query(kind=HEADS, where=mine)):
+                check_free(reader, history.see(reader, head).pointer, self._store)
+            gone = [Delete(kind, (agent_id,)) for kind in (AGENTS, MARKS, RESTORES)]
+            return [*gone, Delete(HEADS, (), mine), Put(_record(made[-1]))]
+
+        commit(self._store, place)
+        self._sweep_agent(made[-1])
 
     def finish_session(self, session_id: str) -> None:
         """If a deleted session still has this id, sweep it, so that the id is free."""
         if get(self._store, SESSIONS, session_id) is not None and get(self._store, HEADS, session_id) is None:
             self._sweep_session(session_id)
 
-    def purge_words(self) -> None:
-        """Take what was deleted out of the bytes of the text index, where there is one."""
+    def scrub(self) -> None:
+        """Take what was deleted out of the bytes of the text index and of working files, where there are some."""
         if isinstance(self._store, SearchesText):
             self._store.text.purge()
+        if isinstance(self._store, Scrubs):
+            self._store.scrub()
 
     def resume(self) -> int:
         """Finish what crashes have left; returns how many sweeps were finished."""
@@ -163,15 +181,17 @@ class Sweeps:
     def _sweep_session(self, session_id: str) -> None:
         record = get(self._store, SESSIONS, session_id)
         if record is not None and get(self._store, HEADS, session_id) is None:
+            # Before the sessions are looked at: a branch that comes later is of one that may not be among them.
+            branches = history.branches_of(self._store, _history_of(record))
             sharers = self._sharers(record)
             if sharers:
-                self._wipe_unreached(_history_of(record), sharers)
+                self._wipe_unreached(_history_of(record), branches, sharers)
             else:
                 self._wipe(_history_of(record))
             for kind in _BY_SESSION:
                 self._clear(Query(kind=kind, prefix=(uid_of(record),)))
             self._store.commit([Delete(EVENTS, (uid_of(record),))])
-            embedding_records.clear(self._store, uid_of(record))
+            self._forget(embedding_records.clear(self._store, uid_of(record)))
             self._remove(record)
         sweep = get(self._store, SWEEPS, f"session {session_id}")
         if sweep is not None and get(self._store, SESSIONS, session_id) is None:
@@ -191,9 +211,8 @@ class Sweeps:
             if other.key != session.key and get(self._store, HEADS, *other.key) is not None
         ]
 
-    def _wipe_unreached(self, name: str, sharers: Iterable[Record]) -> None:
+    def _wipe_unreached(self, name: str, branches: dict[int, Branch], sharers: Iterable[Record]) -> None:
         """Remove what none of these sessions reaches."""
-        branches = history.branches_of(self._store, name)
         kept: dict[int, int | None] = {}
         for session in sharers:
             reached = history.reach_from(session, branches)
@@ -241,7 +260,8 @@ class Sweeps:
             for kind in (USAGES, PRUNED):
                 beside = get(self._store, kind, *record.key)
                 if beside is not None:
-                    batch.append(Insert(Record(kind, key, beside.body, beside.digest)))
+                    said = codec.decode_envelope(beside.body, kind.name)
+                    batch.append(Insert(history.beside_record(kind, key, said)))
             batch += [Insert(part_record(key, one.part, one.kept)) for one in parts_at(self._store, record.key)]
             if len(batch) >= BATCH:
                 self._store.commit(batch)
@@ -263,9 +283,24 @@ def _done(sweep: Sweep) -> Delete:
     return Delete(SWEEPS, (f"{sweep.kind} {sweep.name}",))
 
 
+def _farewell(reader: Reader, pointer: Pointer) -> list[Write]:
+    """What an agent's next checkpoint must learn of a session that goes: nothing if there was none before."""
+    agent_id = pointer.agent_id
+    if agent_id is None:
+        return []
+    agent = get(reader, AGENTS, agent_id)
+    if agent is None or not was_captured(reader, uid_of(agent), pointer.uid):
+        return [Delete(MARKS, (agent_id, pointer.uid))]
+    return [history.mark(pointer, agent_id)]
+
+
 def uid_of(record: Record) -> str:
     """What tells this session or agent from others that have had its id."""
     return str(codec.decode_envelope(record.body, record.kind.name)["uid"])
+
+
+def _users_of(session: Record) -> list[str]:
+    return codec.decode_envelope(session.body, "session").get("users") or []
 
 
 def _history_of(session: Record) -> str:

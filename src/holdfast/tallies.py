@@ -33,7 +33,7 @@ class Tallies(Branching):
                 input_tokens=sum(usage.input for usage in spent),
                 output_tokens=sum(usage.output for usage in spent),
                 total_tokens=sum(map(tokens_of, spent)),
-                average_tool_ms=calls.ms // calls.timed if calls.timed else 0,
+                average_tool_ms=calls.ms // calls.calls if calls.calls else 0,
             )
 
 

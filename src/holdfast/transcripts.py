@@ -219,7 +219,10 @@ class Transcripts(Noun):
         return message
 
     def redact(self, session_id: str, message_id: str, reason: str, *, timeout: float | None = None) -> Message:
-        """Destroy a message's content everywhere; id, role, call ids, time and digest stay."""
+        """Destroy a message's content everywhere; id, role, call ids, time and digest stay, and the chain verifies.
+
+        What tool calls and events of runs repeat of it goes with it. NotFound without the message.
+        """
         check_id(session_id, "session id")
         check_id(message_id, "message id")
         if not isinstance(reason, str):
@@ -244,6 +247,7 @@ class Transcripts(Noun):
             self._forget(session_id, message_id)
             commit(self._store, place)
             blobs.let_go(self._store, self._ground.blobs, unkept)
+            self._ground.sweeps.scrub()
             return self._must_find(session_id, message_id)
 
     def _forget(self, session_id: str, message_id: str) -> None:

@@ -17,7 +17,6 @@ from holdfast.errors import InvalidInput
 from holdfast.filters import Filter
 from holdfast.history import Pointer
 from holdfast.ids import check_id, micros
-from holdfast.kinds import HEADS
 from holdfast.model import Price, Usage, UsageTotal
 from holdfast.nouns import Ground, Noun
 
@@ -98,9 +97,8 @@ class Usages(Noun):
     def _uses(self, session_id: str | None, where: tuple[Filter, ...]) -> Iterator[_Use]:
         if session_id is None:
             return records.spent(self._store, where)
-        one = (check_id(session_id, "session id"),)
-        heads = [head for head in self._store.get(HEADS, [one]) if head is not None]
-        pointers = [history.see(head).pointer for head in heads if _passes(head.values(), where)]
+        seen = history.look_up(self._store, check_id(session_id, "session id"))
+        pointers = [seen.pointer] if seen is not None and _passes(seen.pointer, where) else []
         return ((pointer, usage) for pointer in pointers for usage in records.spent_in(self._store, pointer))
 
     def list(self, session_id: str, *, timeout: float | None = None) -> list[Usage]:
@@ -110,8 +108,8 @@ class Usages(Noun):
             return [] if seen is None else records.listed(self._store, seen.pointer)
 
 
-def _passes(values: Mapping[str, object], where: Iterable[Filter]) -> bool:
-    return all(values[one.field] == one.value for one in where)
+def _passes(pointer: Pointer, where: Iterable[Filter]) -> bool:
+    return all(getattr(pointer, one.field) == one.value for one in where)
 
 
 def _is_chosen(usage: Usage, model: str | None, low: int | None, high: int | None) -> bool:

@@ -12,6 +12,7 @@ from holdfast.commits import get, next_number
 from holdfast.contracts import Insert, Key, Query, Reader, Record, Write
 from holdfast.errors import AlreadyExists, Conflict
 from holdfast.filters import Filter
+from holdfast.heads import scan_heads
 from holdfast.history import Branch, Pointer
 from holdfast.kinds import EXTRA_USAGES, HEADS, MESSAGES, SESSIONS, USAGES
 from holdfast.model import Usage
@@ -116,8 +117,8 @@ def spent(reader: Reader, where: tuple[Filter, ...]) -> Iterator[tuple[Pointer, 
     It counts for the session that wrote it; after that one's end, for the oldest that still shares it.
     """
     attached = (*where, Filter("detached_by", "=", None))
-    heads = reader.scan(Query(kind=HEADS, where=attached))
-    pointers = {pointer.uid: pointer for pointer in (history.see(head).pointer for head in heads)}
+    heads = scan_heads(reader, Query(kind=HEADS, where=attached))
+    pointers = {seen.pointer.uid: seen.pointer for seen in heads}
     for past in dict.fromkeys(pointer.history for pointer in pointers.values()):
         for uid, usage in _owned(reader, past):
             if uid in pointers:
@@ -141,7 +142,7 @@ def _sharers(reader: Reader, sessions: Sequence[Record], branches: dict[int, Bra
     """Those of a history's sessions that are attached, oldest first."""
     found = []
     for session, head in zip(sessions, reader.get(HEADS, [session.key for session in sessions]), strict=True):
-        pointer = None if head is None else history.see(head).pointer
+        pointer = None if head is None else history.see(reader, head).pointer
         if pointer is not None and pointer.detached_by is None:
             found.append(_Sharer(pointer, history.reach_from(session, branches)))
     return sorted(found, key=lambda one: (one.pointer.created_at, one.pointer.uid))

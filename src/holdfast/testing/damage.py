@@ -18,7 +18,7 @@ from holdfast.client import Holdfast
 from holdfast.contracts import Inspection, Key, Put, Query, Rebase, Record, RecordStore, Sharing, Write
 from holdfast.errors import ConnectionFailed
 from holdfast.filters import Scalar
-from holdfast.kinds import MESSAGES, USAGES, Kind
+from holdfast.kinds import Kind
 from holdfast.model import Agent, Image, Message, Session, Usage
 from holdfast.testing.planting import BreaksOff
 from holdfast.testing.records import dump
@@ -27,8 +27,6 @@ Place: TypeAlias = tuple[str, Key]
 Way = Literal["flip", "truncate", "zero", "swap", "exchange"]
 WAYS: tuple[Way, ...] = ("flip", "truncate", "zero", "swap", "exchange")
 TRIES = 1_000
-# Which message a usage belongs to is said by its key alone; messages that follow the same one may change places.
-PLACELESS = (MESSAGES, USAGES)
 
 
 class Damage(Struct, frozen=True, kw_only=True):
@@ -199,7 +197,7 @@ class ValueVandal:
         value = column_of(record, column)
         if way in ("swap", "exchange"):
             other = random.choice([one for one in self._records if one.kind is record.kind])
-            if other is record or (way == "exchange" and record.kind in PLACELESS):
+            if other is record:
                 return [record], what
             return _swapped(record, other, column if way == "swap" else None), f"{what} with {_place(other)}"
         if value is None:

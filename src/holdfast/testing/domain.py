@@ -14,6 +14,7 @@ from holdfast.testing.domain_branches import BranchTests
 from holdfast.testing.domain_deletes import DeleteTests
 from holdfast.testing.domain_lists import ListTests
 from holdfast.testing.domain_messages import MessageTests
+from holdfast.testing.domain_saves import SaveTests
 from holdfast.testing.domain_sessions import SessionTests
 from holdfast.testing.domain_transcripts import TranscriptTests
 from holdfast.testing.driving import Again, texts, users
@@ -39,7 +40,15 @@ SAFE_IDS = (
 
 
 class DomainKit(
-    SessionTests, ListTests, MessageTests, TranscriptTests, BranchTests, AgentTests, DeleteTests, SharingTests
+    SessionTests,
+    SaveTests,
+    ListTests,
+    MessageTests,
+    TranscriptTests,
+    BranchTests,
+    AgentTests,
+    DeleteTests,
+    SharingTests,
 ):
     """Subclass it as `TestMyDomain` and say how to `open` the store; never override a test."""
 
@@ -128,6 +137,15 @@ class DomainKit(
         _some_of_everything(hf)
         assert hf.health().problems == ()
         assert hf.verify().ok
+
+    def test_a_verification_says_how_far_it_is(self, hf: Holdfast) -> None:
+        hf.sessions.create(id="s")
+        for _ in range(2):
+            hf.sessions.append("s", *users(*map(str, range(600))))
+        told: list[tuple[int, int]] = []
+        checked = hf.verify(progress=lambda done, total: told.append((done, total))).checked
+        assert [done for done, _ in told] == [500, 1_000]
+        assert {total for _, total in told} == {checked}
 
     def test_gc_takes_nothing_that_is_in_use(self, hf: Holdfast, store: RecordStore) -> None:
         _some_of_everything(hf)

@@ -123,6 +123,30 @@ class BranchTests(HoldfastKit):
         assert [texts(hf, "s", branch=branch) for branch in (1, 2)] == [["m1", "m2", "m4"], ["m1", "m3", "m5"]]
         assert len(hf.sessions.tree("s").branches) == 2
 
+    def test_the_head_can_stand_at_any_message(self, hf: Holdfast, again: Again) -> None:
+        m1, m2, m3 = fork_in_the_road(hf)
+        assert hf.sessions.switch("s", at=m1.id).head.message_id == m1.id
+        hf.sessions.append("s", *users("m4"))
+        hf.sessions.switch("s", at=m2.id)
+        hf.sessions.append("s", *users("m5"))
+        hf = again()
+        assert texts(hf, "s") == ["m1", "m2", "m5"]
+        assert [branch.seq for branch in hf.sessions.tree("s").branches] == [3, 2, 2]
+        assert hf.sessions.tree("s").branch_points == [m1.id]
+        assert hf.sessions.message("s", m3.id) == m3
+
+    def test_the_head_can_stand_in_front_of_the_first_message(self, hf: Holdfast, again: Again) -> None:
+        fork_in_the_road(hf)
+        assert hf.sessions.switch("s", at=ROOT).head.message_id is None
+        hf.sessions.append("s", *users("m4"))
+        assert texts(again(), "s") == ["m4"]
+
+    def test_switching_to_an_unknown_message_is_not_found(self, hf: Holdfast) -> None:
+        fork_in_the_road(hf)
+        with pytest.raises(NotFound):
+            hf.sessions.switch("s", at="none")
+        assert texts(hf, "s") == ["m1", "m3"]
+
     def test_switching_to_an_unknown_branch_is_not_found(self, hf: Holdfast) -> None:
         m1, _, m3 = fork_in_the_road(hf)
         with pytest.raises(NotFound):

@@ -10,7 +10,7 @@ from holdfast.errors import ConnectionFailed, NotFound
 from holdfast.kinds import BRANCHES, MESSAGES, SWEEPS
 from holdfast.model import Agent, Message, ToolCall, Usage
 from holdfast.testing.driving import Again, HoldfastKit, texts, users
-from holdfast.testing.planting import BreaksOff
+from holdfast.testing.planting import BreaksOff, Meanwhile
 from holdfast.testing.records import dump
 
 SECRET = "the secret word is xyzzy"
@@ -64,6 +64,20 @@ class DeleteTests(HoldfastKit):
 
     # forks
 
+    def test_a_fork_made_while_another_is_deleted_stays_whole(
+        self, hf: Holdfast, store: RecordStore, again: Again
+    ) -> None:
+        hf.sessions.create(id="s")
+        hf.sessions.append("s", *users("one"))
+        hf.sessions.fork("s", id="f")
+
+        def fork() -> None:
+            hf.sessions.fork("s", id="new")
+            hf.sessions.append("new", *users("kept"))
+
+        Holdfast(Meanwhile(store, BRANCHES, fork)).sessions.delete("f")
+        assert texts(again(), "new") == ["one", "kept"]
+
     def test_a_fork_reads_whole_when_its_source_is_deleted(self, hf: Holdfast, again: Again) -> None:
         fill(hf, "s")
         hf.sessions.append("s", *users("last"))
@@ -109,6 +123,22 @@ class DeleteTests(HoldfastKit):
         hf.sessions.fork("s1", id="f")
         hf.sessions.update("f", user_id="bob")
         hf.sessions.append("f", *users("in f"))
+        hf.sessions.delete(user_id="ann")
+        assert dump(store) == before
+
+    @pytest.mark.parametrize("copy", [False, True])
+    @pytest.mark.parametrize("source_goes", [False, True])
+    def test_erasing_a_person_finds_what_has_changed_hands(
+        self, hf: Holdfast, store: RecordStore, copy: bool, source_goes: bool
+    ) -> None:
+        fill(hf, "bobs", user_id="bob")
+        before = dump(store)
+        fill(hf, "s", user_id="ann")
+        hf.sessions.fork("s", id="f", copy=copy)
+        hf.sessions.update("f", user_id="bob")
+        hf.sessions.fork("f", id="ff", copy=copy)
+        if source_goes:
+            hf.sessions.delete("s")
         hf.sessions.delete(user_id="ann")
         assert dump(store) == before
 

@@ -133,6 +133,8 @@ class RestoreKit(HoldfastKit):
             hf.sessions.append("c", *users("never"))
         with pytest.raises(Conflict):
             hf.checkpoints.create(session_id="c", messages=users("never"))
+        with pytest.raises(Conflict):
+            hf.runs.start("c")
         assert texts(again(), "c") == ["hello c"]
 
     def test_attaching_brings_a_detached_session_back(self, hf: Holdfast, again: Again) -> None:

@@ -7,44 +7,21 @@ from random import Random
 
 import pytest
 
-from holdfast import history
 from holdfast.capturing import stage
 from holdfast.client import Holdfast
-from holdfast.contracts import Insert, Record, RecordStore, Write
+from holdfast.contracts import Record, RecordStore
 from holdfast.errors import Conflict, ConnectionFailed, InvalidInput
-from holdfast.history import ROOT_BRANCH, Branch, Pointer
-from holdfast.ids import new_id
 from holdfast.kinds import CAPTURES
 from holdfast.retention import Retention
-from holdfast.session_records import Stored, stored_record
 from holdfast.testing.damage import spoilt
 from holdfast.testing.domain_checkpoints import begin, ids
 from holdfast.testing.domain_deletes import fill
 from holdfast.testing.domain_restores import listed, move_on
 from holdfast.testing.driving import Again, Clock, Door, HoldfastKit, texts, users
-from holdfast.testing.planting import BreaksOff, envelope
+from holdfast.testing.planting import BreaksOff, crowd, envelope
 from holdfast.testing.records import dump
 
 CROWD = 700  # sessions: more than one commit captures
-
-
-def crowd(store: RecordStore, count: int) -> list[str]:
-    """Many empty sessions of the agent "scout", written a hundred at a time."""
-    names = [f"s{number:04}" for number in range(count)]
-    for start in range(0, count, 100):
-        store.commit([write for name in names[start : start + 100] for write in _new_session(name)])
-    return names
-
-
-def _new_session(name: str) -> list[Write]:
-    own = new_id()
-    link = history.first_link(own)
-    stored = Stored(id=name, uid=own, history=own, created_at=1, agent_id="scout")
-    place = {"history": own, "branch": ROOT_BRANCH, "seq": 0, "link": link, "n": 0}
-    pointer = Pointer(session_id=name, uid=own, created_at=1, updated_at=1, agent_id="scout", **place)  # type: ignore[arg-type]
-    root = Branch(history=own, branch=ROOT_BRANCH, opened_by=own, fork_link=link)
-    _, head = history.new_head(pointer)
-    return [Insert(stored_record(stored)), *head, Insert(history.branch_record(root))]
 
 
 def heads(hf: Holdfast) -> dict[str, object]:
@@ -286,17 +263,6 @@ class RetentionKit(HoldfastKit):
         assert (sorted(result.detached), listed(door.hf)) == (names, ["a"])
         door.hf.checkpoints.restore(result.recovery.id)
         assert door.reopen().stats().sessions == 451
-
-    def test_a_restore_too_large_for_one_commit_is_refused_and_changes_nothing(self, door: Door) -> None:
-        begin(door.hf, "a")
-        made = door.hf.checkpoints.create("scout")
-        crowd(door.store, CROWD)
-        door.hf.sessions.append("a", *users("later"))
-        with pytest.raises(InvalidInput, match=r"sessions=\["):
-            door.hf.checkpoints.restore(made.id)
-        assert door.reopen().stats().sessions == CROWD + 1
-        door.hf.checkpoints.restore(made.id, sessions=["a"])
-        assert texts(door.reopen(), "a") == ["hello a"]
 
 
 def _uid(store: RecordStore, session_id: str) -> object:

@@ -17,7 +17,7 @@ from holdfast.bridge import WORKERS
 from holdfast.client import Holdfast
 from holdfast.contracts import RecordStore
 from holdfast.driver import Driver
-from holdfast.errors import Busy, InvalidInput
+from holdfast.errors import Busy, InvalidInput, ToolFailed
 from holdfast.model import Event, Message, ToolCall
 from holdfast.testing.driving import Again, Clock, HoldfastKit, texts
 from holdfast.testing.follower import COMMAND
@@ -34,6 +34,79 @@ def follow(store: RecordStore, run_id: str, seen: list[Event], met: threading.Ev
     for event in Holdfast(store).runs.follow(run_id):
         seen.append(event)
         met.set()
+
+
+def _says(message: Message) -> bool:
+    return SECRET in message.text or any(SECRET in str(call.arguments) for call in message.tool_calls)
+
+
+def _say(run: Driver, *messages: Message) -> None:
+    run.append(*messages)
+
+
+def _answer(answer: Any) -> Callable[[Driver], None]:
+    def program(run: Driver) -> None:
+        found = run.step("model", lambda: answer)
+        _say(run, found if isinstance(found, Message) else Message.assistant(found["text"]))
+
+    return program
+
+
+def _stream(run: Driver) -> None:
+    def speak() -> Message:
+        for piece in ("It ", f"is {SECRET}"):
+            run.stream(piece)
+        return Message.assistant(f"It is {SECRET}")
+
+    _say(run, run.step("model", speak))
+
+
+def _use(run: Driver) -> None:
+    _say(run, Message.assistant(tool_calls=[ToolCall(id="c1", name="look")]))
+    found = run.tool("look", lambda: f"It is {SECRET}", call_id="c1")
+    _say(run, Message.tool_result("c1", found))
+
+
+def _ask(run: Driver) -> None:
+    call = ToolCall(id="c1", name="look", arguments={"at": SECRET})
+    _say(run, run.step("model", lambda: Message.assistant(tool_calls=[call])))
+    run.tool("look", lambda at: len(at), call_id="c1", at=SECRET)
+    _say(run, Message.tool_result("c1", "5"))
+
+
+def _judge(run: Driver) -> None:
+    found = run.step("model", lambda: f"It is {SECRET}")
+    run.step("judge", lambda: "fine")
+    _say(run, Message.assistant(found))
+
+
+def _use_without_id(run: Driver) -> None:
+    found = run.tool("look", lambda: f"It is {SECRET}")
+    _say(run, Message.assistant(tool_calls=[ToolCall(id="c1", name="look")]), Message.tool_result("c1", found))
+
+
+def _fail(run: Driver) -> None:
+    def stumble() -> None:
+        raise TimeoutError(f"It is {SECRET}")
+
+    try:
+        run.tool("look", stumble)
+    except ToolFailed as failed:
+        _say(run, Message.assistant(str(failed)))
+        run.fail(str(failed))
+
+
+SECRETS: dict[str, Callable[[Driver], None]] = {
+    "a user": lambda run: _say(run, Message.user(f"It is {SECRET}")),
+    "a model": _answer(Message.assistant(f"It is {SECRET}")),
+    "a model in JSON": _answer({"text": f"It is {SECRET}"}),
+    "a stream": _stream,
+    "a tool": _use,
+    "a call": _ask,
+    "a model before another": _judge,
+    "a tool without an id": _use_without_id,
+    "a failure": _fail,
+}
 
 
 def talk(run: Driver, pieces: int = 20) -> None:
@@ -176,12 +249,12 @@ class RunEventTests(HoldfastKit):
 
     # what is redacted
 
-    @pytest.mark.parametrize("what", ["a user", "a model", "a model in JSON", "a stream", "a tool", "a call"])
+    @pytest.mark.parametrize("what", SECRETS)
     def test_nothing_is_left_of_a_redacted_message(
         self, hf: Holdfast, again: Again, store: RecordStore, what: str
     ) -> None:
         begin(hf)
-        drive(hf, _SECRETS[what])
+        drive(hf, SECRETS[what])
         (message,) = [one for one in hf.sessions.messages("s") if _says(one)]
         assert any(SECRET.encode() in record.body for record in dump(store))
         hf.sessions.redact("s", message.id, "asked to")
@@ -207,51 +280,3 @@ class RunEventTests(HoldfastKit):
 async def _collect(hf: AsyncHoldfast, run_id: str, seen: list[Event]) -> None:
     async for event in hf.runs.follow(run_id):
         seen.append(event)
-
-
-def _says(message: Message) -> bool:
-    return SECRET in message.text or any(SECRET in str(call.arguments) for call in message.tool_calls)
-
-
-def _say(run: Driver, *messages: Message) -> None:
-    run.append(*messages)
-
-
-def _answer(answer: Any) -> Callable[[Driver], None]:
-    def program(run: Driver) -> None:
-        found = run.step("model", lambda: answer)
-        _say(run, found if isinstance(found, Message) else Message.assistant(found["text"]))
-
-    return program
-
-
-def _stream(run: Driver) -> None:
-    def speak() -> Message:
-        for piece in ("It ", f"is {SECRET}"):
-            run.stream(piece)
-        return Message.assistant(f"It is {SECRET}")
-
-    _say(run, run.step("model", speak))
-
-
-def _use(run: Driver) -> None:
-    _say(run, Message.assistant(tool_calls=[ToolCall(id="c1", name="look")]))
-    found = run.tool("look", lambda: f"It is {SECRET}", call_id="c1")
-    _say(run, Message.tool_result("c1", found))
-
-
-def _ask(run: Driver) -> None:
-    call = ToolCall(id="c1", name="look", arguments={"at": SECRET})
-    _say(run, run.step("model", lambda: Message.assistant(tool_calls=[call])))
-    run.tool("look", lambda at: len(at), call_id="c1", at=SECRET)
-    _say(run, Message.tool_result("c1", "5"))
-
-
-_SECRETS: dict[str, Callable[[Driver], None]] = {
-    "a user": lambda run: _say(run, Message.user(f"It is {SECRET}")),
-    "a model": _answer(Message.assistant(f"It is {SECRET}")),
-    "a model in JSON": _answer({"text": f"It is {SECRET}"}),
-    "a stream": _stream,
-    "a tool": _use,
-    "a call": _ask,
-}

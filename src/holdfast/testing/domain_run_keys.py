@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client import Holdfast
 from holdfast.driver import Driver
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, InvalidInput
 from holdfast.model import Message
 from holdfast.testing.domain_run_replays import WHOLE
 from holdfast.testing.driving import Again, HoldfastKit, texts, users
@@ -24,12 +24,15 @@ class RunKeyTests(HoldfastKit):
     @pytest.mark.parametrize(
         ("changed", "shown"),
         [
-            (lambda run: run.tool("seek", die, at=1), "next was tool 'look', now it asks for tool 'seek'"),
-            (lambda run: run.tool("look", die, at=2), "tool 'look', now it asks for tool 'look' with other content"),
-            (lambda run: run.step("look", die, at=1), "next was tool 'look', now it asks for step 'look'"),
+            (lambda run: run.tool("seek", die, at=1), "tool 'look' with {.at.:1}, now it asks for tool 'seek'"),
+            (lambda run: run.tool("look", die, at=2), "with {.at.:1}, now it asks for tool 'look' with {.at.:2}"),
+            (lambda run: run.step("look", die, at=1), "tool 'look' with {.at.:1}, now it asks for step 'look'"),
             (lambda run: run.tool("look", die, at=1, call_id="c9"), "next was tool 'look'"),
-            (lambda run: run.append(Message.user("x")), "next was tool 'look', now it asks for an append"),
-            (lambda run: (run.tool("look", die, at=1), run.append(Message.user("y"))), "an append with other content"),
+            (lambda run: run.append(Message.user("x")), "{.at.:1}, now it asks for an append saying ..x.."),
+            (
+                lambda run: (run.tool("look", die, at=1), run.append(Message.user("y"))),
+                "now .* an append saying ..y..",
+            ),
             (lambda run: run.tool("look", die, at=1), "next was an append"),
             (lambda _: None, "next was tool 'look'"),
         ],
@@ -43,6 +46,30 @@ class RunKeyTests(HoldfastKit):
         with pytest.raises(Conflict, match=shown):
             drive(hf, changed)
         assert texts(again(), "s") == ["be brief", "x"]
+
+    def test_a_tool_may_have_arguments_whose_names_a_call_uses_itself(self, hf: Holdfast, again: Again) -> None:
+        begin(hf)
+        given: dict[str, Any] = {"call_id": "theirs", "idempotent": 1, "arguments": [2]}
+        drive(hf, lambda run: run.tool("look", dict, arguments=given, at=1))
+        (kept,) = again().executions.list("s")
+        assert kept.result == kept.arguments == {**given, "at": 1}
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda run: run.tool("look", 5),
+            lambda run: run.tool("look", dict, idempotent="yes"),
+            lambda run: run.tool("look", dict, arguments=[1]),
+            lambda run: run.tool("look", dict, arguments={"at": 1}, at=1),
+        ],
+    )
+    def test_a_tool_that_cannot_be_called_so_leaves_nothing_on_record(
+        self, hf: Holdfast, again: Again, call: Callable[[Driver], Any]
+    ) -> None:
+        begin(hf)
+        with pytest.raises(InvalidInput):
+            drive(hf, call)
+        assert list(again().executions.list("s")) == []
 
     def test_a_tool_that_is_now_called_without_its_id_is_not_called_twice(self, hf: Holdfast, again: Again) -> None:
         begin(hf)

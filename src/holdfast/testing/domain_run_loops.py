@@ -13,7 +13,7 @@ from holdfast.contracts import RecordStore
 from holdfast.driver import Driver
 from holdfast.errors import InFlightCall, InvalidInput, NotFound
 from holdfast.kinds import CHECKPOINTS
-from holdfast.model import Message, ToolCall
+from holdfast.model import Agent, Message, ToolCall
 from holdfast.strategies import Strategy
 from holdfast.testing.damage import spoilt
 from holdfast.testing.domain_run_replays import WHOLE
@@ -216,6 +216,17 @@ class RunLoopTests(HoldfastKit):
         drive(hf, lambda _: None)
         hf.checkpoints.prune(session_id="s", keep=1)
         assert mine not in list(again().checkpoints.list(session_id="s"))
+
+    @pytest.mark.parametrize("owner", [{"session_id": "s"}, {"agent_id": "scout"}])
+    def test_a_failed_checkpoint_is_no_good_one(self, hf: Holdfast, again: Again, owner: dict[str, Any]) -> None:
+        hf.agents.save(Agent(id="scout", name="Scout"))
+        begin(hf)
+        run = hf.runs.start("s", key="k")
+        good = hf.checkpoints.create(**owner, run_id=run.id, step=1)
+        hf.checkpoints.create(**owner, run_id=run.id, step=2, status="failed", reason="no room")
+        hf.checkpoints.create(**owner)
+        hf.checkpoints.prune(**owner, keep=0)
+        assert good in list(again().checkpoints.list(**owner))
 
     # going on from where things stand
 

@@ -136,6 +136,22 @@ class RunReplayTests(HoldfastKit):
             assert (caught.value.call.name, caught.value.call.arguments) == ("look", {"at": 1})
         assert look.effects == [1]
 
+    @pytest.mark.parametrize("named", [{}, {"call_id": "c1"}])
+    def test_a_call_in_flight_stays_so_within_one_run(self, hf: Holdfast, again: Again, named: dict[str, Any]) -> None:
+        begin(hf)
+        look = Hand(1)
+        until_killed(hf, lambda run: run.tool("look", look, **named, at=1))
+
+        def insist(run: Driver) -> list[str]:
+            for _ in range(2):
+                with pytest.raises(InFlightCall):
+                    run.tool("look", look, **named, at=1)
+            run.settle(run.pending()[0].call, "found out")
+            return [run.tool("look", look, **named, at=1)]
+
+        assert drive(again(), insist) == ["found out"]
+        assert look.effects == [1]
+
     @pytest.mark.parametrize(
         ("decision", "effects", "found"),
         [("retry", [1, 1], {"found": 1}), ("skip", [1], None), ("fail", [1], "InFlight")],

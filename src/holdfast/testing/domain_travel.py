@@ -18,6 +18,20 @@ from holdfast.testing.driving import Again, Door, HoldfastKit, texts, users
 class TravelKit(HoldfastKit):
     """Subclass it as `TestMyTravels` and say how to `open` the store; never override a test."""
 
+    def test_what_a_fork_keeps_of_a_deleted_session_is_the_forks_alone(self, hf: Holdfast, again: Again) -> None:
+        begin(hf, "a")
+        first = hf.checkpoints.create("scout")
+        hf.sessions.append("a", *users("more"))
+        second = hf.checkpoints.create("scout")
+        hf.sessions.fork("a", id="f")
+        hf.sessions.delete("a")
+        hf = again()
+        with pytest.raises(NotFound):
+            hf.checkpoints.messages(first.id, "a")
+        (changed,) = hf.checkpoints.diff(first.id, second.id).sessions
+        assert (changed.session_id, changed.added, changed.removed) == ("a", [], [])
+        assert texts(hf, "f") == ["hello a", "more"]
+
     # before a risky operation
 
     @pytest.mark.parametrize("owner", [{"agent_id": "scout"}, {"session_id": "a"}])

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 import pytest
@@ -92,11 +92,19 @@ class Door:
 
 
 class HoldfastKit(StoreKit):
-    """A fresh Holdfast for each test, verified when the test is over."""
+    """A fresh Holdfast for each test, verified when the test is over.
 
-    @pytest.fixture(params=["sync", "async"])
-    def way(self, request: pytest.FixtureRequest) -> Way:
-        return cast(Way, request.param)
+    Where a store does not answer later by itself (`Submits`), the async surface is threads, the same for all: such a
+    backend may say `ways = ("sync",)`.
+    """
+
+    ways: ClassVar[tuple[Way, ...]] = ("sync", "async")
+
+    @classmethod
+    def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
+        """Run each test in all ways of its class."""
+        if "way" in metafunc.fixturenames:
+            metafunc.parametrize("way", cls.ways)
 
     @pytest.fixture
     def clock(self) -> Clock:

@@ -149,6 +149,8 @@ CALLS: dict[str, Give] = {
     "a number as a reason": lambda hf, _: hf.sessions.redact("s", "m", 5),  # type: ignore[arg-type]
     "a lone surrogate as a reason": lambda hf, _: hf.sessions.redact("s", "m", "\ud800"),
     "a string as usage": lambda hf, _: hf.sessions.update_usage("s", "m", "x"),  # type: ignore[arg-type]
+    "neither a branch nor a message to switch to": lambda hf, _: hf.sessions.switch("s"),
+    "a branch and a message to switch to": lambda hf, _: hf.sessions.switch("s", 1, at="m"),
     "a string as a branch to switch to": lambda hf, _: hf.sessions.switch("s", "1"),  # type: ignore[arg-type]
     "a string as a branch to read": lambda hf, _: list(hf.sessions.messages("s", branch="1")),  # type: ignore[arg-type]
     "a string as an agent": lambda hf, _: hf.agents.save("a"),  # type: ignore[arg-type]

@@ -23,7 +23,9 @@ from random import Random
 import msgspec
 
 from holdfast.client import Holdfast, open
-from holdfast.testing.oracle import SILENCE_S, Opener, Problem, State, Step, Tally, check, judge, perform, plan
+from holdfast.testing.oracle import SILENCE_S, Opener, Problem, Tally, check, judge
+from holdfast.testing.oracle_model import State, Step
+from holdfast.testing.oracle_steps import perform, plan
 
 # the processes
 
@@ -156,7 +158,8 @@ def run(url: str, kills: int, *, seed: int = 0, workers: int = 3, answers: int =
     with _template(url, opener) as process:
         while tally.crashes < kills and not tally.problems:
             tally.crashes += 1
-            heard, shared = chance.randint(0, answers), chance.choice([None, *state.chats])
+            heard = chance.randint(0, answers)
+            shared = chance.choice([None, *(id for id, chat in state.chats.items() if chat.detached_by is None)])
             owners = [f"w{index}-" for index in range(chance.randint(1, workers) if shared else 1)]
             plans = [plan(chance, state, numbers, owner, heard + 3, shared) for owner in owners]
             round = _Round(process, plans)

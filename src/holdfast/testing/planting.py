@@ -24,7 +24,10 @@ from holdfast.contracts import (
     Write,
 )
 from holdfast.errors import ConnectionFailed, NotFound
+from holdfast.history import ROOT_BRANCH, Branch, Pointer
+from holdfast.ids import new_id
 from holdfast.kinds import MESSAGES, Kind
+from holdfast.session_records import Stored, stored_record
 
 
 def stored(store: RecordStore, kind: Kind, *key: str | int) -> Record:
@@ -67,6 +70,25 @@ def detach(store: RecordStore, session_id: str) -> None:
     store.commit([Put(history.pointer_record(gone, seen.later), seen.digest)])
 
 
+def crowd(store: RecordStore, count: int, prefix: str = "s") -> list[str]:
+    """Many empty sessions of the agent "scout", written a hundred at a time."""
+    names = [f"{prefix}{number:04}" for number in range(count)]
+    for start in range(0, count, 100):
+        store.commit([write for name in names[start : start + 100] for write in _new_session(name)])
+    return names
+
+
+def _new_session(name: str) -> list[Write]:
+    own = new_id()
+    link = history.first_link(own)
+    stored = Stored(id=name, uid=own, history=own, created_at=1, agent_id="scout")
+    place = {"history": own, "branch": ROOT_BRANCH, "seq": 0, "link": link, "n": 0}
+    pointer = Pointer(session_id=name, uid=own, created_at=1, updated_at=1, agent_id="scout", **place)  # type: ignore[arg-type]
+    root = Branch(history=own, branch=ROOT_BRANCH, opened_by=own, fork_link=link)
+    _, head = history.new_head(pointer)
+    return [Insert(stored_record(stored)), *head, Insert(history.branch_record(root))]
+
+
 class BreaksOff:
     """A store whose connection is lost for good after so many commits."""
 
@@ -101,6 +123,36 @@ class BreaksOff:
     def close(self) -> None:
         """As the store does."""
         self._store.close()
+
+
+class Meanwhile(BreaksOff):
+    """A store to whose records somebody else does something, once, just before they are next scanned for a kind."""
+
+    def __init__(self, store: RecordStore, kind: Kind, act: Callable[[], object]) -> None:
+        super().__init__(store, -1)
+        self._kind = kind
+        self._acts = [act]
+
+    def scan(self, query: Query) -> Any:
+        """As the store does, once the other is done."""
+        if query.kind is self._kind and self._acts:
+            self._acts.pop()()
+        return super().scan(query)
+
+
+class Meddles(BreaksOff):
+    """A store to which somebody else does something after so many commits, once."""
+
+    def __init__(self, store: RecordStore, commits: int, deed: Callable[[], object]) -> None:
+        super().__init__(store, commits)
+        self._deed = deed
+
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        """Commit, or first let the deed be done."""
+        if self._left == 0:
+            self._deed()
+        self._left -= 1
+        return self._store.commit(writes, rebase)
 
 
 class DamagedBlobs:

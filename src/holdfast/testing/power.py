@@ -20,12 +20,14 @@ from msgspec import Struct, field
 
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.testing.oracle import Finding, State, Step, Tally, after, check, judge, perform, plan
+from holdfast.testing.oracle import Finding, Tally, check, judge
+from holdfast.testing.oracle_model import State, Step, after
+from holdfast.testing.oracle_steps import perform, plan
 
 StoreOpener: TypeAlias = Callable[[str, str], SqliteStore]
 
 SECTOR = 512
-STEPS = 10  # in one log
+STEPS = 16  # in one log: enough to make checkpoints and to go back to them
 STATES_PER_LOG = 50
 CHECKPOINT_PAGES = 40  # so that even a short log has checkpoints
 RAM_DISK = "/dev/shm"  # the states are already crashed, so that what holds them may forget

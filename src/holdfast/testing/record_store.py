@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Callable
+
 import pytest
 
-from holdfast.contracts import MAX_BYTES, MAX_WRITES, Insert, Put, Record, RecordStore
-from holdfast.errors import InvalidInput
+from holdfast.contracts import MAX_BYTES, MAX_WRITES, Insert, Put, Query, Record, RecordStore
+from holdfast.errors import BackendError, InvalidInput
 from holdfast.filters import Scalar
 from holdfast.kinds import KINDS, MESSAGES
 from holdfast.testing.opening import new_namespace
@@ -28,6 +32,41 @@ from holdfast.testing.records import (
     session,
     usage,
 )
+
+_USES: tuple[Callable[[RecordStore], object], ...] = (
+    lambda store: store.commit([Insert(session("later"))]),
+    lambda store: store.get(MESSAGES, [("h", 1, 1)]),
+    lambda store: list(store.scan(Query(kind=MESSAGES))),
+    lambda store: store.count(Query(kind=MESSAGES)),
+    lambda store: store.inspect(),
+)
+
+
+def _refusal(use: Callable[[RecordStore], object], store: RecordStore) -> str:
+    """What a store has against being used: the word that tells."""
+    try:
+        use(store)
+    except BackendError as error:
+        return "fork" if "fork" in str(error) else str(error)
+    return "nothing"
+
+
+def in_forked_child(work: Callable[[], list[str]]) -> list[str]:
+    """What a forked child makes of it, line by line; the child ends without any of its parent's cleaning up."""
+    ours, theirs = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that threads are running is what users' forks do, too
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(theirs, "\n".join(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        said = answer.read()
+    os.waitpid(pid, 0)
+    return said.split("\n")
 
 
 class RecordStoreKit(CommitTests, RebaseTests, ScanTests):
@@ -89,6 +128,21 @@ class RecordStoreKit(CommitTests, RebaseTests, ScanTests):
         said = [message("h", 1, seq, f"m{seq}", b"%d" % seq) for seq in range(1, 2_501)]
         insert(store, said)
         assert store.get(MESSAGES, [one.key for one in said]) == said
+
+    # opening and closing
+
+    def test_a_closed_store_says_so_and_closes_again(self, store: RecordStore) -> None:
+        store.commit([Insert(session("s"))])
+        store.close()
+        store.close()
+        for use in _USES:
+            with pytest.raises(BackendError, match="closed"):
+                use(store)
+
+    def test_a_forked_child_is_told_to_open_its_own(self, store: RecordStore) -> None:
+        store.commit([Insert(session("s"))])
+        assert in_forked_child(lambda: [_refusal(use, store) for use in _USES]) == ["fork"] * len(_USES)
+        assert dump(store) == [session("s")]
 
     # namespaces
 

@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
@@ -87,23 +86,13 @@ def write_together(kit: StoreKit, store: RecordStore, namespace: str, appends: i
 
 
 def in_processes(kit: StoreKit, namespace: str, appends: int) -> list[str]:
-    """Run a crowd of processes that all begin at one word; returns what each wrote to its standard error."""
+    """Run a crowd of processes that all begin at one word; returns what each had to complain of."""
     jobs = [Job.of(kit, namespace, writer, appends) for writer in range(WRITERS)]
-    with ExitStack() as stack:
-        crowd = [stack.enter_context(_start(job)) for job in jobs]
-        for process in crowd:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-        for process in crowd:
-            assert process.stdin is not None
-            process.stdin.write(GO)
-            process.stdin.flush()
-        return [process.communicate(timeout=LONG_S)[1].decode() for process in crowd]
-
-
-def _start(job: Job) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(pickle.dumps(job))
-    process.stdin.flush()
-    return process
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as crowd:
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        crowd.stdin.write(pickle.dumps(jobs))
+        crowd.stdin.flush()
+        assert crowd.stdout.readline() == b"ready\n"
+        complaints: list[str] = pickle.loads(crowd.communicate(GO, timeout=LONG_S)[0])
+        return complaints

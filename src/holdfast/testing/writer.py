@@ -1,13 +1,15 @@
-"""One writer of a crowd, in a process of its own: it waits for the word, opens the store, and writes."""
+"""Writers of a crowd, each in a process of its own: they wait for the word, open the store, and write."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import pickle
 import sys
+import traceback
 from operator import attrgetter
-from typing import Any
+from typing import IO, Any
 
 from msgspec import Struct
 
@@ -48,6 +50,10 @@ class Job(Struct, frozen=True, kw_only=True):
 
     def open(self) -> RecordStore:
         """The store, opened as the kit does in its own process."""
+        return self.load().open(self.namespace)
+
+    def load(self) -> StoreKit:
+        """The kit, as it is in its own process."""
         sys.path[:] = self.path
         spec = importlib.util.spec_from_file_location(self.module, self.file)
         assert spec is not None
@@ -57,7 +63,7 @@ class Job(Struct, frozen=True, kw_only=True):
         spec.loader.exec_module(module)
         kit: StoreKit = attrgetter(self.kit)(module)()
         vars(kit).update(self.attributes)
-        return kit.open(self.namespace)
+        return kit
 
 
 def write(store: RecordStore, writer: int, appends: int) -> None:
@@ -70,10 +76,35 @@ def write(store: RecordStore, writer: int, appends: int) -> None:
 
 
 def main() -> None:
-    """Read a job, say "ready", wait for the word, do it."""
-    job: Job = pickle.load(sys.stdin.buffer)
+    """Read jobs, fork a writer for each, say "ready", give them the word; then say how each has fared.
+
+    The test's module is loaded once, by the parent, which opens no store: that takes longer than all the writing.
+    """
+    jobs: list[Job] = pickle.load(sys.stdin.buffer)
+    kit = jobs[0].load()
+    waiting, word = os.pipe()
+    writers = [_fork(kit, job, waiting, word) for job in jobs]
+    os.close(waiting)
     print("ready", flush=True)
     if sys.stdin.buffer.readline() == GO:
-        store = job.open()
-        write(store, job.writer, job.appends)
-        store.close()
+        os.close(word)
+        pickle.dump([writer.read() for writer in writers], sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def _fork(kit: StoreKit, job: Job, waiting: int, word: int) -> IO[str]:
+    """A writer in a process of its own, and what it has to complain of."""
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.close(word)
+        os.read(waiting, 1)  # until the word is given, which is that nobody can give one any more
+        try:
+            store = kit.open(job.namespace)
+            write(store, job.writer, job.appends)
+            store.close()
+        except BaseException:  # noqa: BLE001 — whatever it was is told to the parent
+            os.write(theirs, traceback.format_exc().encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    return os.fdopen(ours)
