@@ -15,7 +15,7 @@ from usearch.index import Index
 _CHUNK = 2_000
 _LINKS = 16
 _EFFORT_TO_ADD = 64
-_EFFORT_TO_SEARCH = 128
+_EFFORT_TO_SEARCH = 64
 
 
 class Graph:
@@ -78,7 +78,8 @@ class Graph:
 
     def search(self, unit: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Some rows that are probably the nearest."""
-        return np.asarray(self._index.search(unit, count).keys, np.int64)
+        # One query gains nothing from usearch's thread pool, and would wait for it.
+        return np.asarray(self._index.search(unit, count, threads=1).keys, np.int64)
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until it is filled, at most so long; False if it is not."""

@@ -107,7 +107,7 @@ class NumpyVectors:
         if not vectors:
             return
         given = np.stack([np.asarray(one.values, np.float32) for one in vectors])
-        units = _units_of(given).astype(np.float32)
+        units = units_of(given).astype(np.float32)
         with self._lock:
             self._make_room(len(self._ids) + len(vectors))
             for one, unit in zip(vectors, units, strict=True):
@@ -170,7 +170,7 @@ class NumpyVectors:
     # searching
 
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
-        (exact,) = _units_of(np.asarray(vector, np.float32)[None])
+        (exact,) = units_of(np.asarray(vector, np.float32)[None])
         with self._lock:
             self._begin_graph()
             found = self._candidates(exact.astype(np.float32), limit, self._labels.carriers(labels))
@@ -207,7 +207,7 @@ class NumpyVectors:
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
         scores = np.concatenate(
-            [_cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)]
+            [cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)]
         )
         keep = _top(scores, limit, np.float32(0))
         pairs = zip(rows[keep].tolist(), scores[keep].tolist(), strict=True)
@@ -215,7 +215,7 @@ class NumpyVectors:
         return sorted(found, key=lambda near: (-near.score, near.id))[:limit]
 
 
-def _units_of(vectors: Floats) -> Doubles:
+def units_of(vectors: Floats) -> Doubles:
     """The vectors at length 1, in float64: squares of large or tiny float32 values do not fit into float32."""
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
@@ -223,7 +223,7 @@ def _units_of(vectors: Floats) -> Doubles:
     return units
 
 
-def _cosines(units: Floats, unit: Doubles) -> Floats:
+def cosines(units: Floats, unit: Doubles) -> Floats:
     """Cosines as float32 values; rows of float32 are not quite of length 1, which is made good here."""
     wide = units.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))

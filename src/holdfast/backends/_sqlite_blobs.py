@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import apsw
 
+from holdfast.backends._chunks import chunks_of, in_chunks
 from holdfast.contracts import Blob, Reader, Write
 from holdfast.errors import HoldfastError, NotFound
 
 if TYPE_CHECKING:
     from holdfast.backends.sqlite import SqliteStore
 
-CHUNK = 1024 * 1024
 BATCH = 16  # pieces that one transaction removes
 Work: TypeAlias = Callable[[apsw.Connection], None]
 
@@ -37,7 +37,7 @@ class SqliteBlobs:
     def put(self, chunks: Iterable[bytes]) -> Blob:
         digest, size, staged = hashlib.sha256(), 0, None
         try:
-            for n, piece in enumerate(_pieces(chunks)):
+            for n, piece in enumerate(in_chunks(chunks)):
                 digest.update(piece)
                 size += len(piece)
                 staged = self._stage(staged, n, piece)
@@ -79,12 +79,12 @@ class SqliteBlobs:
         return self._read(blob, start, size if stop is None else min(stop, size))
 
     def _read(self, blob: int, start: int, stop: int) -> Iterator[bytes]:
-        for n in range(start // CHUNK, -(-stop // CHUNK)):
+        for n, wanted in chunks_of(start, stop):
             with self._store.reading() as reader:
                 row = reader.con.execute("SELECT bytes FROM chunks WHERE blob = ? AND n = ?", (blob, n)).fetchone()
             if row is None:
                 raise NotFound("the blob was deleted while it was read")
-            yield bytes(row[0])[max(0, start - n * CHUNK) : stop - n * CHUNK]
+            yield bytes(row[0])[wanted]
 
     def delete(self, digest: bytes, before: int | None = None) -> bool:
         hidden: list[int] = []
@@ -138,19 +138,6 @@ class SqliteBlobs:
             return []
 
         self._store.commit(None, inside)
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, the last shorter; one empty piece if there are none."""
-    waiting, first = bytearray(), True
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) > CHUNK:
-            yield bytes(waiting[:CHUNK])
-            del waiting[:CHUNK]
-            first = False
-    if waiting or first:
-        yield bytes(waiting)
 
 
 def _stage(con: apsw.Connection, space: int, staged: int | None, n: int, piece: bytes) -> int:

@@ -6,7 +6,7 @@ transaction that bumps the number, so an interrupted one is simply repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 
@@ -29,7 +29,7 @@ def _add_blobs(con: apsw.Connection) -> None:
 MIGRATIONS: Mapping[int, Callable[[apsw.Connection], None]] = {2: _add_blobs}
 
 
-def prepare(con: apsw.Connection, namespace: str, kinds: Iterable[Kind]) -> int:
+def prepare(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
     """Create or migrate what is there; returns the namespace's number."""
     con.execute("BEGIN IMMEDIATE")
     try:
@@ -39,10 +39,10 @@ def prepare(con: apsw.Connection, namespace: str, kinds: Iterable[Kind]) -> int:
     except BaseException:
         con.execute("ROLLBACK")
         raise
-    return look(con, namespace)
+    return look(con, namespace, kinds)
 
 
-def _bring_up(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+def _bring_up(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
     version = _version(con)
     if version == 0:
         _create(con, kinds)
@@ -53,7 +53,7 @@ def _bring_up(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
     con.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def look(con: apsw.Connection, namespace: str) -> int:
+def look(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
     """The number of a namespace, without changing anything; 0, which has no rows, if it is not there."""
     version = _version(con)
     if version == 0:
@@ -62,6 +62,9 @@ def look(con: apsw.Connection, namespace: str) -> int:
         raise MigrationError(
             f"the store has schema {version}, this version needs {VERSION}; open it once without read_only"
         )
+    known = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not known.issuperset(kind.name for kind in kinds):
+        raise MigrationError("the store lacks kinds of records that are new; open it once without read_only")
     row = con.execute("SELECT space FROM spaces WHERE name = ?", (namespace,)).fetchone()
     return 0 if row is None else int(row[0])
 
@@ -79,7 +82,7 @@ def _version(con: apsw.Connection) -> int:
     return int(version)
 
 
-def _create(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+def _create(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
     con.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     con.execute(SPACES)
     con.execute(LOGS)
@@ -87,7 +90,7 @@ def _create(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
     _add_missing(con, kinds)
 
 
-def _add_missing(con: apsw.Connection, kinds: Iterable[Kind]) -> None:
+def _add_missing(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
     """Make the tables of kinds that the file has not seen yet; a new kind needs no migration."""
     present = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for name, table in tables(kinds, 0, remember=False).items():

@@ -82,7 +82,7 @@ class PlainTable:
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
-        columns = [f'"{column.name}" {_sql.SQL_TYPES[column.type]}' for column in self.kind.columns()]
+        columns = [f'"{column.name}" {_sql.SQLITE.types[column.type]}' for column in self.kind.columns()]
         keys = ", ".join(_sql.columns(self.kind)[: self._depth])
         tail = " WITHOUT ROWID" if self.kind.narrow else ""
         body = ", ".join(["space INTEGER NOT NULL", *columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
@@ -211,7 +211,7 @@ class LogTable:
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
-        columns = [f'"{field.name}" {_sql.SQL_TYPES[field.type]}' for field in self.kind.fields]
+        columns = [f'"{field.name}" {_sql.SQLITE.types[field.type]}' for field in self.kind.fields]
         body = ", ".join([*columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
         yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
         if self.kind.unique:

@@ -6,25 +6,24 @@ returns. Processes take turns to write; readers share the lock, and keep in memo
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Literal
-
-from msgspec.structs import replace
+from typing import Any, Literal
 
 from holdfast.backends._file import folder
 from holdfast.backends._file.blobs import FileBlobs
 from holdfast.backends._file.changes import Change
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.log import Row
-from holdfast.backends._file.logs import PAGE, LogTable
+from holdfast.backends._file.logs import LogTable
 from holdfast.backends._file.overlay import ReadOnlyDisk
 from holdfast.backends._file.tables import PlainTable
 from holdfast.backends._file.turns import Turns
 from holdfast.backends._group import GroupCommit, Request, expired
+from holdfast.backends._opened import Opened, path_of
+from holdfast.backends._paging import in_pages
 from holdfast.contracts import (
     MAX_BYTES,
     Delete,
@@ -42,8 +41,7 @@ from holdfast.contracts import (
     check_limits,
 )
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
-from holdfast.errors import BackendError, HoldfastError, Unsupported
-from holdfast.filters import Scalar
+from holdfast.errors import BackendError, HoldfastError
 from holdfast.kinds import KINDS, Kind
 
 Durability = Literal["full", "normal"]
@@ -102,10 +100,8 @@ class FileStore:
         disk: type[Disk] = Disk,
     ) -> None:
         self._durability = durability
-        self._read_only = read_only
+        self._opened = Opened(read_only)
         self._timeout = timeout
-        self._pid = os.getpid()
-        self._closed = False
         durable = durability == "full"
         self._blobs = FileBlobs(path, namespace=namespace, durable=durable, read_only=read_only)
         root = folder.folder_of(path, namespace)
@@ -116,7 +112,7 @@ class FileStore:
         self._group = GroupCommit(self._commit_alone, self._commit_together)
 
     def _open(self, path: str, namespace: str) -> None:
-        folder.enter(path, self._disk, self._read_only)
+        folder.enter(path, self._disk, self._opened.read_only)
         self._turns = Turns(self._disk, self._reader.notice)
         try:
             self._begin(namespace)
@@ -126,8 +122,8 @@ class FileStore:
 
     def _begin(self, namespace: str) -> None:
         # The first open of a fresh folder is a race between processes, so it queues like any commit.
-        with self._turn(shared=self._read_only, until=deadline(self._timeout)):
-            if not self._read_only:
+        with self._turn(shared=self._opened.read_only, until=deadline(self._timeout)):
+            if not self._opened.read_only:
                 self._turns.begin()
                 folder.prepare(self._disk, namespace)
 
@@ -144,7 +140,7 @@ class FileStore:
 
     @contextmanager
     def _reading(self) -> Iterator[FileReader]:
-        self._check_usable()
+        self._opened.to_read()
         if self._turns.mine():
             yield self._reader
             return
@@ -156,16 +152,11 @@ class FileStore:
             return reader.get(kind, keys)
 
     def scan(self, query: Query) -> Iterator[Record]:
-        left = query.limit
-        while True:
-            limit = PAGE if left is None else min(PAGE, left)
-            with self._reading() as reader:
-                page = list(reader.scan(replace(query, limit=limit)))
-            yield from page
-            left = None if left is None else left - len(page)
-            if len(page) < limit or left == 0:
-                return
-            query = replace(query, after=_order_of(page[-1], query))
+        return in_pages(query, self._page)
+
+    def _page(self, query: Query) -> list[Record]:
+        with self._reading() as reader:
+            return list(reader.scan(query))
 
     def count(self, query: Query) -> int:
         with self._reading() as reader:
@@ -174,12 +165,12 @@ class FileStore:
     # writing
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
-        self._check_writable()
+        self._opened.to_write()
         return self._group.commit(writes, rebase)
 
     def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
         """Like `commit`, carried out together with whatever else is queued."""
-        self._check_writable()
+        self._opened.to_write()
         return self._group.submit(writes, rebase)
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
@@ -333,25 +324,9 @@ class FileStore:
 
     def close(self) -> None:
         # A child must not touch the lock it shares with its parent.
-        if not self._closed and os.getpid() == self._pid:
-            self._closed = True
+        if self._opened.close():
             self._group.close()
             self._turns.close()
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise BackendError("the store is closed; open it again")
-        if os.getpid() != self._pid:
-            raise BackendError("the store was opened before a fork; open it again in the child process")
-
-    def _check_writable(self) -> None:
-        self._check_usable()
-        if self._read_only:
-            raise Unsupported("the store was opened read-only; open it without read_only to write")
-
-
-def _order_of(record: Record, query: Query) -> tuple[Scalar, ...]:
-    return record.key if query.order is None else (record.values()[query.order], *record.key)
 
 
 def _require(table: Table, key: Key, digest: bytes | None) -> None:
@@ -366,3 +341,8 @@ def _translated() -> Iterator[None]:
         yield
     except OSError as cause:
         raise BackendError(f"the file system failed: {cause}") from cause
+
+
+def open_url(url: str, **options: Any) -> FileStore:
+    """The store that an address such as `file:///agents` names."""
+    return FileStore(path_of(url, "agents"), **options)

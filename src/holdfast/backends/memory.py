@@ -8,6 +8,8 @@ import time
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 
+from holdfast.backends._opened import Opened
+from holdfast.backends._paging import order_of
 from holdfast.contracts import (
     Blob,
     Delete,
@@ -92,11 +94,6 @@ class Table:
         return found
 
 
-def order_of(record: Record, query: Query) -> tuple[Scalar, ...]:
-    """What a record is ordered by."""
-    return record.key if query.order is None else (record.values()[query.order], *record.key)
-
-
 def _behind(order: tuple[Scalar, ...], query: Query) -> bool:
     return order < query.after if query.reverse else order > query.after  # type: ignore[operator]
 
@@ -126,16 +123,31 @@ class MemoryReader:
             return len(self.table(query.kind).match(query))
 
 
+class Contents:
+    """What stores in RAM hold; it outlives a closed one, so that another can be opened on it."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, Table] = {}
+        self.lock = threading.RLock()
+        self.blobs = MemoryBlobs()
+
+
 class MemoryStore(MemoryReader):
     """A record store that ends with its process."""
 
     sharing: Sharing = "threads"
 
-    def __init__(self) -> None:
-        super().__init__({}, threading.RLock())
-        self._blobs = MemoryBlobs()
+    def __init__(self, contents: Contents | None = None) -> None:
+        self._contents = contents or Contents()
+        super().__init__(self._contents.tables, self._contents.lock)
+        self._opened = Opened()
+
+    def table(self, kind: Kind) -> Table:
+        self._opened.to_read()
+        return super().table(kind)
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        self._opened.to_write()
         if not self._lock.acquire(timeout=remaining()):
             raise Busy("another thread holds the store; repeat, or raise timeout=")
         try:
@@ -197,6 +209,7 @@ class MemoryStore(MemoryReader):
                     raise Moved(kind, key, present)
 
     def inspect(self, measure: bool = False, check: bool = False) -> Inspection:  # noqa: ARG002 — no engine to check
+        self._opened.to_read()
         size = None
         if measure:
             with self._lock:
@@ -205,10 +218,10 @@ class MemoryStore(MemoryReader):
 
     def blobs(self) -> MemoryBlobs:
         """The blobs that live as long as these records."""
-        return self._blobs
+        return self._contents.blobs
 
     def close(self) -> None:
-        """Nothing to give back: what holds the store holds its content."""
+        self._opened.close()
 
 
 class MemoryBlobs:
@@ -245,3 +258,8 @@ class MemoryBlobs:
             found = sorted(self._blobs.items())
         for digest, (content, put_at) in found:
             yield Blob(digest=digest, size=len(content), put_at=put_at)
+
+
+def open_url(url: str, **options: object) -> MemoryStore:  # noqa: ARG001 — there is nothing to choose
+    """A new store; it has no address by which another could find it."""
+    return MemoryStore()

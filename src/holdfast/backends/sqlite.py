@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import apsw
-from msgspec.structs import replace
 
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._locks import FileLock
+from holdfast.backends._opened import Opened, path_of
+from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_search import SqliteSearch
-from holdfast.backends._sqlite_tables import PAGE, LogTable, Table, tables
+from holdfast.backends._sqlite_tables import LogTable, Table, tables
 from holdfast.backends._sqlite_words import Leaving
 from holdfast.contracts import (
     MAX_BYTES,
@@ -47,15 +48,15 @@ from holdfast.errors import (
     AlreadyExists,
     BackendError,
     Busy,
-    ConnectionFailed,
     HoldfastError,
+    IntegrityError,
     NotFound,
-    Unsupported,
 )
 from holdfast.kinds import KINDS, MESSAGES, Kind
 
 Durability = Literal["full", "normal"]
-FIRST_PAGE = 40  # who asks without a limit often wants only the first
+_MAGIC = b"SQLite format 3\0"
+LONGEST_PAUSE_S = 0.05
 WAL_LIMIT = 16 * 1024 * 1024
 
 
@@ -70,6 +71,14 @@ class SqliteReader:
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         table = self.layout[kind.name]
         return [table.get(self.con, key) for key in keys]
+
+    def get_at_once(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
+        """The same of one instant: in a transaction of their own, which also costs less than one for each."""
+        self.con.execute("BEGIN")
+        try:
+            return self.get(kind, keys)
+        finally:
+            self.con.execute("COMMIT")
 
     def scan(self, query: Query) -> Iterator[Record]:
         return self.layout[query.kind.name].select(self.con, query)
@@ -95,12 +104,12 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self._durability = durability
-        self._read_only = read_only
+        self._opened = Opened(read_only)
         self._timeout = timeout
         self._vfs = vfs
-        self._pid = os.getpid()
-        self._closed = False
+        self._until = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
+        _check_is_database(path)
         self._lock = None if read_only else FileLock(_lock_path(path))
         with _translated():
             self._open(namespace)
@@ -109,7 +118,7 @@ class SqliteStore:
     def _open(self, namespace: str) -> None:
         if self._lock is not None:
             # The first open of a fresh file is a race between processes, so it queues like any commit.
-            if not self._lock.acquire(min(deadline(), time.monotonic() + self._timeout)):
+            if not self._lock.acquire(self._until):
                 raise expired()
             try:
                 self._con = self._connect()
@@ -119,21 +128,21 @@ class SqliteStore:
             _sync_folder(self._path)
         else:
             self._con = self._connect()
-            self.space = schema.look(self._con, namespace)
+            self.space = schema.look(self._con, namespace, KINDS)
         self._writer = SqliteReader(self._con, tables(KINDS, self.space, remember=True))
         self._layout = tables(KINDS, self.space, remember=False)
-        self.text = SqliteSearch(self, self._read_only)
+        self.text = SqliteSearch(self, self._opened.read_only)
         self._leaving = Leaving(self.space)
         messages = self._writer.layout[MESSAGES.name]
         assert isinstance(messages, LogTable)
         messages.note = self._leaving.note
 
     def _connect(self) -> apsw.Connection:
-        if self._read_only:
+        if self._opened.read_only:
             return _connect_read_only(self._path, self._vfs, self._timeout)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         con = apsw.Connection(self._path, flags=flags, vfs=self._vfs)
-        con.set_busy_timeout(int(self._timeout * 1000))
+        con.set_busy_handler(self._wait)
         con.execute("PRAGMA journal_mode = WAL")
         con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
@@ -141,12 +150,19 @@ class SqliteStore:
         con.execute("PRAGMA secure_delete = ON")
         return con
 
+    def _wait(self, tries: int) -> bool:
+        """What SQLite asks about a lock of another program, which does not queue as our writers do."""
+        if time.monotonic() >= self._until:
+            return False
+        time.sleep(min(0.001 * 2**tries, LONGEST_PAUSE_S))
+        return True
+
     # reading
 
     @contextmanager
     def reading(self) -> Iterator[SqliteReader]:
         """A connection to read on, for as long as the block lasts."""
-        self._check_usable()
+        self._opened.to_read()
         try:
             reader = self._idle.pop()
         except IndexError:
@@ -164,20 +180,14 @@ class SqliteStore:
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         with self.reading() as reader:
-            return reader.get(kind, keys)
+            return reader.get(kind, keys) if len(keys) == 1 else reader.get_at_once(kind, keys)
 
     def scan(self, query: Query) -> Iterator[Record]:
-        left, page_size = query.limit, FIRST_PAGE
-        while True:
-            limit = page_size if left is None else min(PAGE, left)
-            with self.reading() as reader:
-                page = list(reader.scan(replace(query, limit=limit)))
-            yield from page
-            left = None if left is None else left - len(page)
-            if len(page) < limit or left == 0:
-                return
-            query = replace(query, after=_order_of(page[-1], query))
-            page_size = PAGE
+        return in_pages(query, self._page)
+
+    def _page(self, query: Query) -> list[Record]:
+        with self.reading() as reader:
+            return list(reader.scan(query))
 
     def count(self, query: Query) -> int:
         with self.reading() as reader:
@@ -186,20 +196,21 @@ class SqliteStore:
     # writing
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
-        if self._read_only or self._closed or os.getpid() != self._pid:
-            self._check_writable()
+        self._opened.to_write()
         return self._group.commit(writes, rebase)
 
     def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
         """Like `commit`, carried out together with whatever else is queued."""
-        self._check_writable()
+        self._opened.to_write()
         return self._group.submit(writes, rebase)
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         lock, con = self._lock, self._con
         assert lock is not None
-        if not (lock.take_free() or lock.acquire(deadline(self._timeout))):
+        until = deadline(self._timeout)
+        if not (lock.take_free() or lock.acquire(until)):
             raise expired()
+        self._until = until
         try:
             con.execute("BEGIN IMMEDIATE")
             try:
@@ -258,6 +269,7 @@ class SqliteStore:
         return batch
 
     def _transaction(self, batch: list[Request]) -> None:
+        self._until = max(request.deadline for request in batch)
         self._con.execute("BEGIN IMMEDIATE")
         try:
             outcomes = [self._member(request) for request in batch]
@@ -347,18 +359,26 @@ class SqliteStore:
 
     def compact(self) -> None:
         """Give the file's free pages back once they are a tenth of it; writers wait meanwhile."""
-        self._check_writable()
+        self._opened.to_write()
         with _translated(), self._exclusive():
             if 10 * self._con.pragma("freelist_count") > self._con.pragma("page_count"):
                 self._con.execute("VACUUM")
                 self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def scrub(self) -> None:
+        """Empty the log, which holds pages as they were before a deletion; one that readers need stays for now."""
+        self._opened.to_write()
+        with _translated(), self._exclusive():
+            self._until = time.monotonic()
+            self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         """No other writer, of this process or another, for as long as the block lasts."""
         assert self._lock is not None
         with self._group.alone():
-            if not self._lock.acquire(deadline(self._timeout)):
+            self._until = deadline(self._timeout)
+            if not self._lock.acquire(self._until):
                 raise expired()
             try:
                 yield
@@ -376,9 +396,8 @@ class SqliteStore:
         _sync_folder(path)
 
     def close(self) -> None:
-        if self._closed:
+        if not self._opened.close():
             return
-        self._closed = True
         self._group.close()
         while self._idle:
             self._idle.pop().con.close()
@@ -386,20 +405,20 @@ class SqliteStore:
         if self._lock is not None:
             self._lock.close()
 
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise BackendError("the store is closed; open it again")
-        if os.getpid() != self._pid:
-            raise BackendError("the store was opened before a fork; open it again in the child process")
 
-    def _check_writable(self) -> None:
-        self._check_usable()
-        if self._read_only:
-            raise Unsupported("the store was opened read-only; open it without read_only to write")
-
-
-def _order_of(record: Record, query: Query) -> tuple[str | int | bytes | None, ...]:
-    return record.key if query.order is None else (record.values()[query.order], *record.key)
+def _check_is_database(path: str) -> None:
+    """BackendError for a file that something else has written, before anything is made beside it."""
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as cause:
+        raise BackendError(f"the database {path} cannot be opened: {cause}") from cause
+    # A power loss may tear the first page while a log beside it has it whole: then SQLite repairs it.
+    repairable = any(os.path.exists(f"{path}-{log}") for log in ("wal", "journal"))
+    if beginning and beginning != _MAGIC and not repairable:
+        raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
 
 
 def _lock_path(path: str) -> str:
@@ -443,9 +462,14 @@ def _translate(cause: apsw.Error) -> HoldfastError:
     if isinstance(cause, apsw.BusyError | apsw.LockedError):
         return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
     if isinstance(cause, apsw.CantOpenError):
-        return ConnectionFailed(f"the database cannot be opened: {cause}")
+        return BackendError(f"the database cannot be opened: {cause}")
     if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
-        return BackendError(f"the file is damaged or is no SQLite database: {cause}")
+        return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
     if isinstance(cause, apsw.FullError):
         return BackendError(f"the disk is full; nothing was written: {cause}")
     return BackendError(f"SQLite failed: {cause}")
+
+
+def open_url(url: str, **options: Any) -> SqliteStore:
+    """The store that an address such as `sqlite:///agents.db` names."""
+    return SqliteStore(path_of(url, "agents.db"), **options)

@@ -12,7 +12,7 @@ from holdfast.backends._file import names
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.journal import FOLDER, TEMPORARY
 from holdfast.backends._file.lines import key_in, lines_in, size_in
-from holdfast.errors import BackendError, MigrationError, NotFound
+from holdfast.errors import BackendError, InvalidInput, MigrationError, NotFound
 from holdfast.kinds import Kind
 
 FORMAT = 1
@@ -28,6 +28,8 @@ _ATTRIBUTES = b"# Records are compared byte for byte: line ends must stay as the
 def folder_of(path: str, namespace: str) -> str:
     """The folder of a namespace; the unnamed one has the store's own."""
     root = os.path.abspath(path)
+    if os.path.exists(root) and not os.path.isdir(root):
+        raise InvalidInput(f"{path} is a file; a file: address names a folder")
     return f"{root}/{NAMESPACES}/{names.escape(namespace)}" if namespace else root
 
 
@@ -42,6 +44,8 @@ def enter(path: str, disk: Disk, read_only: bool) -> None:
 def make_root(path: str, disk: Disk) -> None:
     """Make the folder of a store and namespace, in a folder that must be there."""
     root = os.path.abspath(path)
+    if os.path.exists(root) and not os.path.isdir(root):
+        raise InvalidInput(f"{path} is a file; a file: address names a folder")
     if not os.path.isdir(os.path.dirname(root)):
         raise NotFound(f"the folder {os.path.dirname(root)} does not exist; create it first")
     above = Disk(os.path.dirname(root))

@@ -1,0 +1,1 @@
+"""What the MongoDB backend is made of."""

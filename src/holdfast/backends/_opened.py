@@ -1,0 +1,46 @@
+"""Whether a store may still be used: not once it is closed, not in a forked child, and not to write if read-only."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import unquote
+
+from holdfast.errors import BackendError, InvalidInput, Unsupported
+
+
+class Opened:
+    """The state of a store between open and close."""
+
+    def __init__(self, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self.closed = False
+        self._pid = os.getpid()
+
+    def close(self) -> bool:
+        """End it; False if that had been done before, or if it is the parent's to end."""
+        ended = not self.closed and os.getpid() == self._pid
+        self.closed = True
+        return ended
+
+    def to_read(self) -> None:
+        """BackendError if the store is closed or another process's."""
+        if self.closed:
+            raise BackendError("the store is closed; open it again")
+        if os.getpid() != self._pid:
+            raise BackendError("the store was opened before a fork; open it again in the child process")
+
+    def to_write(self) -> None:
+        """The same, and Unsupported if the store was opened read-only."""
+        self.to_read()
+        if self.read_only:
+            raise Unsupported("the store was opened read-only; open it without read_only to write")
+
+
+def path_of(url: str, example: str) -> str:
+    """The path that an address names: behind three slashes a relative one, behind four an absolute one."""
+    scheme, _, rest = url.partition(":")
+    path = unquote(rest.partition("?")[0].partition("#")[0])
+    path, named = path.removeprefix("///"), path.startswith("///") and len(path) > 3
+    if not named:
+        raise InvalidInput(f"{url!r} names no path; write {scheme}:///{example} or {scheme}:////tmp/{example}")
+    return path

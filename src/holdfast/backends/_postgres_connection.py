@@ -1,0 +1,140 @@
+"""A connection to PostgreSQL that keeps to the deadline of the present call, and what its errors mean.
+
+The deadline is kept on this side, by cancelling: a statement_timeout would be state of a session, and behind a
+pooler that lends connections by the transaction there is no session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Generator
+from typing import Any, Literal, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.adapt import AdaptersMap
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+from holdfast.backends._insist import Again
+from holdfast.deadlines import deadline
+from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput
+
+R = TypeVar("R")
+LOOK_S = 0.1  # how often a wait looks at the clock
+GRACE_S = 2.0  # for the server to confirm that it has cancelled
+
+ADAPTERS = AdaptersMap(psycopg.adapters)
+# One type for all numbers: by their size they would be three, and each mixture a statement of its own to prepare.
+ADAPTERS.register_dumper(int, Int8Dumper)
+ADAPTERS.register_dumper(int, Int8BinaryDumper)
+
+LOST = (
+    pg.AdminShutdown,
+    pg.CrashShutdown,
+    pg.CannotConnectNow,
+    pg.IdleInTransactionSessionTimeout,
+    pg.IdleSessionTimeout,
+    pg.ReadOnlySqlTransaction,  # a primary has become a standby
+)
+
+
+class Late(Exception):
+    """The deadline has passed while the server was at work."""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose every wait ends at the deadline: with QueryCanceled, or closed if nothing is heard."""
+
+    limit_s: float
+
+    def wait(self, gen: Generator[Any, Any, R], interval: float = LOOK_S, timeout: float | None = None) -> R:
+        until = deadline(self.limit_s)
+        interval = min(interval, max(0.001, until - time.monotonic()))
+        try:
+            return super().wait(_up_to(gen, until), interval=interval, timeout=timeout)
+        except Late:
+            return self._cancelled(gen)
+
+    def _cancelled(self, gen: Generator[Any, Any, R]) -> R:
+        """The answer after all, if it was on its way; else the server's word that it has stopped."""
+        with contextlib.suppress(psycopg.Error):  # one that cannot be cancelled is heard of no more, below
+            self.cancel_safe(timeout=GRACE_S)
+        try:
+            return super().wait(_up_to(gen, time.monotonic() + GRACE_S))
+        except Late:
+            self.close()
+            raise psycopg.OperationalError("the server has stopped answering") from None
+
+
+def _up_to(gen: Generator[Any, Any, R], until: float) -> Generator[Any, Any, R]:
+    """The same steps, until it is too late; those behind can still be taken by another."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() >= until:
+                raise Late
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        answer: R = end.value
+        return answer
+
+
+def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
+    """A new connection that begins no transaction by itself; ConnectionFailed if there is none to be had."""
+    seconds = max(1, math.ceil(deadline(limit_s) - time.monotonic()))
+    try:
+        con = Connection.connect(
+            conninfo,
+            autocommit=True,
+            prepare_threshold=5 if prepare else None,
+            context=ADAPTERS,
+            connect_timeout=seconds,
+            fallback_application_name="holdfast",
+        )
+    except psycopg.OperationalError as cause:
+        raise ConnectionFailed(f"PostgreSQL cannot be reached: {cause}") from cause
+    except psycopg.Error as cause:
+        raise InvalidInput(f"the address of the store is not one that PostgreSQL knows: {cause}") from cause
+    con.limit_s = limit_s
+    return con
+
+
+def rest(con: Connection) -> bool:
+    """Make a connection ready for its next use; False if it has none."""
+    if con.closed:
+        return False
+    if is_idle(con):
+        return True
+    try:
+        con.execute("ROLLBACK")
+    except psycopg.Error:
+        return False
+    return not con.closed and is_idle(con)
+
+
+def is_idle(con: Connection) -> bool:
+    """Whether no transaction is open on it."""
+    return con.info.transaction_status == TransactionStatus.IDLE
+
+
+def translate(cause: psycopg.Error, con: Connection, outcome: Literal["none", "unknown"]) -> HoldfastError:
+    """What an error means; where the connection is lost, with what that leaves of the outcome."""
+    if con.closed or isinstance(cause, LOST):
+        con.close()
+        kept = "none" if isinstance(cause, pg.ReadOnlySqlTransaction) else outcome
+        return ConnectionFailed(f"the connection to PostgreSQL broke: {cause}", outcome=kept)
+    if isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure):
+        return Again(f"PostgreSQL gave way to another writer until the timeout; nothing was written: {cause}")
+    if isinstance(cause, pg.QueryCanceled | pg.LockNotAvailable):
+        return Busy(f"PostgreSQL did not answer within the timeout; nothing was written: {cause}")
+    if isinstance(cause, psycopg.DataError):
+        return InvalidInput(f"PostgreSQL cannot store the value: {cause}")
+    if isinstance(cause, pg.InsufficientPrivilege):
+        return BackendError(f"the user of the address lacks a right; grant it and repeat: {cause}")
+    if isinstance(cause, pg.DiskFull):
+        return BackendError(f"the server's disk is full; nothing was written: {cause}")
+    return BackendError(f"PostgreSQL failed: {cause}")

@@ -1,0 +1,1 @@
+"""SurrealDB in pieces: the engine, the tables, ranges of record ids, reading, writing, blobs."""

@@ -1,0 +1,190 @@
+"""PostgreSQL: real tables in a schema of its own, many processes, one round trip per commit that nobody contests.
+
+No session state, no advisory locks, no LISTEN: it works behind a pooler that lends connections by the transaction.
+A broken connection is repaired by whoever meets it, and a commit that was under way is looked for before it is
+repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, urlencode
+
+import psycopg
+from psycopg import errors as pg
+
+from holdfast.backends import _postgres_schema as schemas
+from holdfast.backends._insist import Again, Outcome
+from holdfast.backends._pool import Pool
+from holdfast.backends._postgres_blobs import STATEMENTS
+from holdfast.backends._postgres_connection import Connection, connect, is_idle, rest, translate
+from holdfast.backends._postgres_writes import Writer
+from holdfast.backends._sql import POSTGRES, columns
+from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
+from holdfast.backends._sql_server import Place, SqlServerStore
+from holdfast.contracts import Inspection, Key, Write
+from holdfast.deadlines import DEFAULT_TIMEOUT_S
+from holdfast.errors import InvalidInput
+from holdfast.kinds import Kind
+
+Durability = Literal["full", "normal"]
+POOL_SIZE = 10
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+# What is said in the commit itself holds for it alone: a server set to forget is told not to, or to do so.
+ENDINGS: dict[Durability, str] = {
+    "full": ", CASE current_setting('synchronous_commit') WHEN 'off'"
+    " THEN set_config('synchronous_commit', 'on', true) END",
+    "normal": ", set_config('synchronous_commit', 'off', true)",
+}
+
+
+class PostgresTables(Tables):
+    """How the records of one namespace are read from PostgreSQL."""
+
+    def getting(self, kind: Kind, keys: Sequence[Key]) -> Statement:
+        named = columns(kind, POSTGRES)[: len(kind.key)]
+        if len(keys) == 1:
+            same = " AND ".join([f"t.space = {self.space}", *(f"t.{name} = %s" for name in named)])
+            return f"{self.selects[kind.name]} WHERE {same}", list(keys[0])
+        casts = ", ".join("%s::text[]" if part.type == "text" else "%s::bigint[]" for part in kind.key)
+        same = " AND ".join([f"t.space = {self.space}", *(f"t.{name} = g.{name}" for name in named)])
+        given = f"(SELECT DISTINCT * FROM unnest({casts}) AS g ({', '.join(named)})) g"
+        ordered = ", ".join(f"t.{name}" for name in named)
+        text = f"{self.selects[kind.name]} JOIN {given} ON {same} ORDER BY {ordered}"
+        return text, [list(part) for part in zip(*keys, strict=True)]
+
+
+class PostgresReader(SqlReader):
+    """Reads on one connection to PostgreSQL."""
+
+    def __init__(self, con: Connection, tables: Tables, *, locking: bool) -> None:
+        super().__init__(tables, locking=locking)
+        self._con = con
+
+    def fetch(self, text: str, values: Values) -> Rows:
+        if self.locking and is_idle(self._con):
+            with self._con.pipeline():
+                self._con.execute(BEGIN)
+                cursor = self._con.execute(text.encode(), values, binary=True)
+        else:
+            cursor = self._con.execute(text.encode(), values, binary=True)
+        return cursor.fetchall()
+
+
+class PostgresStore(SqlServerStore[Connection]):
+    """A record store in a PostgreSQL database."""
+
+    blob_statements = STATEMENTS
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        namespace: str = "",
+        schema: str = "holdfast",
+        durability: Durability = "full",
+        read_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        pool_size: int = POOL_SIZE,
+        prepare: bool = True,
+    ) -> None:
+        self._schema = schema
+        self._durability = durability
+        making = partial(connect, conninfo, limit_s=timeout, prepare=prepare)
+        pool: Pool[Connection] = Pool(making, rest=rest, close=Connection.close, size=pool_size)
+        super().__init__(pool, read_only=read_only, timeout=timeout)
+        opening = schemas.look if read_only else schemas.prepare
+        try:
+            with self._connection() as con:
+                self.space = opening(con, schema, namespace)
+        except BaseException:
+            pool.close()
+            raise
+        self._tables = PostgresTables(POSTGRES, self.space, lambda name: f"{schema}.{name}")
+        self._writer = Writer(schema, self.space, ENDINGS[durability])
+
+    @contextmanager
+    def _meaning(self, con: Connection, outcome: Literal["none", "unknown"]) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as cause:
+            raise translate(cause, con, outcome) from cause
+
+    def _reader(self, con: Connection, *, locking: bool) -> PostgresReader:
+        return PostgresReader(con, self._tables, locking=locking)
+
+    def _send(self, con: Connection, writes: Sequence[Write], absent: set[Place]) -> Outcome:
+        try:
+            return "done" if self._fits(con, self._writer.statements(writes, absent)) else "moved"
+        except pg.UniqueViolation:
+            return "taken"
+
+    def _fits(self, con: Connection, statements: list[Statement]) -> bool:
+        """Carry out the statements as one transaction; whether they fitted."""
+        begun = not is_idle(con)
+        if len(statements) == 1 and not begun:
+            text, values = statements[0]
+            cursor = con.execute(text.encode(), values)
+        else:
+            with con.pipeline():
+                if not begun:
+                    con.execute(BEGIN)
+                for text, values in statements:
+                    cursor = con.execute(text.encode(), values)
+                con.execute("COMMIT")
+        (answer,) = cursor.fetchall()
+        return bool(answer[0])
+
+    def _rows(self, con: Connection, statement: str, values: Mapping[str, Any]) -> Rows:
+        try:
+            cursor = con.execute(statement.format(self._schema).encode(), values, binary=True)
+        except pg.UniqueViolation as cause:
+            raise Again("another has put the same bytes at this moment") from cause
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
+        version, synced, fsync = self.read(INSPECT)[0]
+        if self._durability == "normal" or synced == "off":
+            synced = "off" if self._durability == "normal" else "on"  # as each commit says for itself
+        size = self._reading(lambda reader: reader.measure()) if measure else None
+        problems = tuple(str(row[0]) for row in self.read(CHECK, {"schema": self._schema})) if check else ()
+        return Inspection(
+            backend="postgresql",
+            version=str(version),
+            durability=f"synchronous_commit={synced}, fsync={fsync}",
+            bytes=size,
+            problems=problems,
+        )
+
+
+INSPECT = "SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync')"
+CHECK = """
+SELECT 'index ' || indexrelid::regclass || ' is not valid; REINDEX it' FROM pg_index
+JOIN pg_class ON pg_class.oid = indexrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %(schema)s AND NOT indisvalid
+UNION ALL
+SELECT checksum_failures || ' pages of the database failed their checksum' FROM pg_stat_database
+WHERE datname = current_database() AND checksum_failures > 0
+"""
+
+
+def open_url(url: str, **options: Any) -> PostgresStore:
+    """The store that an address such as `postgresql://user@host/database` names.
+
+    Besides libpq's own parameters it may have `schema`, `pool_size` and `prepare` (off behind an old pooler).
+    """
+    address, _, query = url.partition("?")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    schema, size, prepare = given.pop("schema", "holdfast"), given.pop("pool_size", ""), given.pop("prepare", "on")
+    if not re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema):
+        raise InvalidInput(f"schema is a lower-case name of letters, digits and _, not {schema!r}")
+    if not re.fullmatch("|[1-9][0-9]{0,3}", size):
+        raise InvalidInput(f"pool_size is a number from 1 to 9999, not {size!r}")
+    if prepare not in ("on", "off"):
+        raise InvalidInput(f"prepare is on or off, not {prepare!r}")
+    conninfo = f"{address}?{urlencode(given, quote_via=quote)}" if given else address
+    return PostgresStore(conninfo, schema=schema, pool_size=int(size or POOL_SIZE), prepare=prepare == "on", **options)
