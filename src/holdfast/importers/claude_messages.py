@@ -1,0 +1,109 @@
+"""Lines of Claude Code's transcripts as messages: text, thinking, calls, and one message for each tool's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.errors import CorruptData
+from holdfast.importers.contents import call_of, part_of, parts_of, role_of
+from holdfast.importers.facts import given, with_facts
+from holdfast.importers.reading import moment_of, shaped
+from holdfast.model import Json, Message, Part, ToolCall, Usage
+
+_OF_LINE = frozenset(("uuid", "parentUuid", "type", "message", "timestamp", "isSidechain", "userType", "sessionId"))
+_OF_MESSAGE = frozenset(("role", "type", "content", "usage"))
+
+
+class _Tokens(Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int | None = 0
+    cache_creation_input_tokens: int | None = 0
+
+
+def messages_of(raw: dict[str, Json], said: dict[str, Any], names: dict[str, str], where: str) -> Iterator[Message]:
+    """The messages of a line: its tools' results, then what else it says. `names` has the tools of calls so far."""
+    role = role_of(said.get("role"))
+    if role is None:
+        raise CorruptData(f"{where}: the role {said.get('role')!r} is not known")
+    at = moment_of(raw.get("timestamp"), where)
+    facts = given(**{key: one for key, one in raw.items() if key not in _OF_LINE and one is not False})
+    facts |= given(message=given(**{key: one for key, one in said.items() if key not in _OF_MESSAGE}))
+    content = said.get("content")
+    blocks: list[Any] = content if isinstance(content, list) else parts_of(content)
+    results = [one for one in blocks if kind_of(one) == "tool_result"]
+    for n, one in enumerate(results):
+        yield _result(one, at, names, facts if n == 0 else {})
+    others = [one for one in blocks if kind_of(one) != "tool_result"]
+    if others or not results:
+        message = _spoken(others, names)
+        metadata = with_facts(None, {**({} if results else facts), **given(**(message.metadata or {}))})
+        summary = raw.get("isCompactSummary") is True
+        yield replace(message, role=role, created_at=at, metadata=metadata, is_summary=summary)
+
+
+def kind_of(block: object) -> Json:
+    """The type of a content block, None for what is none."""
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def _result(block: dict[str, Any], at: datetime, names: dict[str, str], facts: dict[str, Json]) -> Message:
+    answers = block.get("tool_use_id")
+    told = {**facts, **given(is_error=True if block.get("is_error") is True else None)}
+    return Message(
+        role="tool",
+        content=parts_of(block.get("content")),
+        created_at=at,
+        tool_call_id=answers if isinstance(answers, str) else None,
+        tool_name=names.pop(answers, None) if isinstance(answers, str) else None,
+        metadata=with_facts(None, told),
+    )
+
+
+def _spoken(blocks: list[Any], names: dict[str, str]) -> Message:
+    """What blocks say, with what has no field of its own as metadata."""
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    thought: list[str] = []
+    signatures: list[str] = []
+    for block in blocks:
+        kind = kind_of(block)
+        call = call_of(block.get("id"), block.get("name"), block.get("input")) if kind == "tool_use" else None
+        if call is not None:
+            names[call.id] = call.name
+            calls.append(call)
+        elif kind == "thinking" and isinstance(block.get("thinking"), str):
+            thought.append(block["thinking"])
+            signatures += [block["signature"]] if block.get("signature") else []
+        else:
+            content.append(block if isinstance(block, Part) else part_of(block))
+    return Message(
+        role="assistant",
+        content=content,
+        tool_calls=calls,
+        reasoning="\n".join(thought) or None,
+        metadata=given(signatures=signatures),
+    )
+
+
+def usage_of(said: dict[str, Any], id: str, at: datetime, where: str) -> Usage:
+    """What an answer of the model used."""
+    tokens = shaped(said["usage"], _Tokens, where)
+    model = said.get("model")
+    read, written = tokens.cache_read_input_tokens or 0, tokens.cache_creation_input_tokens or 0
+    return Usage(
+        id=id,
+        provider="anthropic",
+        model=model if isinstance(model, str) else None,
+        input=tokens.input_tokens,
+        output=tokens.output_tokens,
+        total=tokens.input_tokens + tokens.output_tokens + read + written,
+        cache_read=read,
+        cache_write=written,
+        created_at=at,
+    )
