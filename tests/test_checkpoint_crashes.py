@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Agent, Holdfast, Message
+from holdfast.testing.planting import crowd
 
 URLS = ["sqlite:///{folder}/agents.db", "file:///{folder}/agents"]
 DEEDS = {
@@ -23,6 +24,7 @@ DEEDS = {
     "delete": 'hf.sessions.delete("osaka")',
 }
 MOST_COMMITS = 40
+CROWD = 520
 
 # A process that does one deed on a store, and is gone before the commit after so many.
 MORTAL = """
@@ -57,11 +59,20 @@ def furnish(url: str) -> None:
         hf.sessions.append("osaka", Message.user("three", id="osaka-3"))
 
 
+def furnish_crowd(url: str) -> None:
+    """An agent whose restore detaches more sessions than one commit can."""
+    furnish(url)
+    with holdfast.open(url) as hf:
+        crowd(hf._store, CROWD)
+
+
 def look(hf: Holdfast) -> tuple[object, ...]:
     """What a user sees: the agent's state, each session's path, and how many checkpoints there are of what."""
     agent = hf.agents.get("scout")
     assert agent is not None
-    sessions = {one.id: [message.id for message in hf.sessions.messages(one.id)] for one in hf.sessions.list()}
+    sessions = {
+        one.id: [message.id for message in hf.sessions.messages(one.id)] for one in hf.sessions.list(limit=1000)
+    }
     own = sorted(one.kind for one in hf.checkpoints.list("scout"))
     return agent.state, sessions, own, [one.step for one in hf.checkpoints.list(session_id="kyoto")]
 
@@ -80,19 +91,35 @@ def die(url: str, deed: str, commits: int) -> bool:
     return ended != 0
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("url", URLS)
-def test_a_deed_that_dies_between_commits_leaves_old_or_new(url: str, deed: str, tmp_path: Path) -> None:
-    original, trial = tmp_path / "original", tmp_path / "trial"
-    original.mkdir()
-    furnish(url.format(folder=original))
-    old, outcomes = seen(url.format(folder=original)), []
+def outcomes_of(url: str, deed: str, original: Path) -> list[tuple[object, ...]]:
+    """What is seen after a death before each of the deed's commits, and at last after the whole deed."""
+    outcomes, trial = [], original.with_name("trial")
     for commits in range(MOST_COMMITS):
         shutil.copytree(original, trial)
         died = die(url.format(folder=trial), deed, commits)
         outcomes.append(seen(url.format(folder=trial)))
         shutil.rmtree(trial)
         if not died:
-            break
-    assert not died
+            return outcomes
+    raise AssertionError(f"{deed} takes more than {MOST_COMMITS} commits")
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("url", URLS)
+def test_a_deed_that_dies_between_commits_leaves_old_or_new(url: str, deed: str, tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    original.mkdir()
+    furnish(url.format(folder=original))
+    old, outcomes = seen(url.format(folder=original)), outcomes_of(url, deed, original)
+    assert all(outcome in (old, outcomes[-1]) for outcome in outcomes)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_restore_of_more_than_one_commit_leaves_old_or_new(url: str, tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    original.mkdir()
+    furnish_crowd(url.format(folder=original))
+    old, outcomes = seen(url.format(folder=original)), outcomes_of(url, "restore", original)
+    assert [outcome == old for outcome in outcomes].count(True) > 4
+    assert [outcome == outcomes[-1] for outcome in outcomes].count(True) > 2
     assert all(outcome in (old, outcomes[-1]) for outcome in outcomes)

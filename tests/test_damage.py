@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.backends.memory import MemoryStore
+from holdfast.backends.memory import Contents, MemoryStore
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import Delete, Put, Record, RecordStore
 from holdfast.kinds import (
@@ -104,17 +104,18 @@ class BitVandal(SqliteVandal):
 class ContractVandal(ValueVandal):
     """Puts damaged records where sound ones were, as any backend lets it."""
 
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-        furnish(store)
-        super().__init__(dump(store))
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        furnish(self.open())
+        super().__init__(dump(self.open()))
 
     def open(self) -> RecordStore:
-        return self._store
+        return MemoryStore(self._contents)
 
     def write(self, records: Sequence[Record]) -> None:
-        self._store.commit([Delete(record.kind, record.key) for record in records])
-        self._store.commit([Put(record) for record in records])
+        store = self.open()
+        store.commit([Delete(record.kind, record.key) for record in records])
+        store.commit([Put(record) for record in records])
 
 
 def test_the_store_to_damage_has_records_of_many_kinds(tmp_path: Path) -> None:
@@ -133,4 +134,4 @@ def test_text_that_is_no_text_any_more_is_named_and_the_rest_stays_readable(tmp_
 
 
 def test_damage_to_any_value_in_memory_is_named_and_the_rest_stays_readable() -> None:
-    assert survive(ContractVandal(MemoryStore()), DAMAGES // 4) == []
+    assert survive(ContractVandal(Contents()), DAMAGES // 4) == []

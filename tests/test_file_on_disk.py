@@ -6,8 +6,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,22 +221,6 @@ def test_there_must_be_something_to_read_only(path: str) -> None:
 def test_the_folder_around_a_store_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         FileStore(str(tmp_path / "none" / "agents"))
-
-
-def test_a_store_of_before_a_fork_says_what_to_do(path: str) -> None:
-    code = """if True:
-        import os, sys
-        from holdfast.backends.file import FileStore
-        store = FileStore(sys.argv[1])
-        pid = os.fork()
-        if pid == 0:
-            try:
-                store.inspect()
-            except Exception as error:
-                os._exit(0 if "open it again in the child" in str(error) else 1)
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    """
-    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 0
 
 
 # taking turns

@@ -11,9 +11,10 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.backends.sqlite import SqliteStore
-from holdfast.contracts import Key, Query, Rebase, Record, Write
-from holdfast.kinds import Kind
+from holdfast.contracts import Insert, Key, Query, Rebase, Record, Write
+from holdfast.kinds import CHECKPOINTS, Kind
 from holdfast.testing import kills
+from holdfast.testing.oracle import Opener
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "300"))
 URLS = ["sqlite:///{folder}/agents.db", "file:///{folder}/agents"]
@@ -45,8 +46,13 @@ class HastyStore(SqliteStore):
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
         self._later.result()
         decided = rebase(self) if writes is None and rebase is not None else writes or []
+        if not self.is_hasty(decided):
+            return super().commit(decided)
         self._later = self._thread.submit(super().commit, decided)
         return decided
+
+    def is_hasty(self, _decided: Sequence[Write]) -> bool:
+        return True
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         self._later.result()
@@ -57,13 +63,26 @@ class HastyStore(SqliteStore):
         return super().scan(query)
 
 
+class HastyWithCheckpoints(HastyStore):
+    """Is hasty only when a checkpoint is made."""
+
+    def is_hasty(self, _decided: Sequence[Write]) -> bool:
+        return any(isinstance(write, Insert) and write.record.kind is CHECKPOINTS for write in _decided)
+
+
 def open_hasty(url: str) -> Holdfast:
     """Open a store that acknowledges before it commits."""
     return Holdfast(HastyStore(url.removeprefix("sqlite:///")))
 
 
-def test_a_store_that_acknowledges_before_it_commits_is_caught(tmp_path: Path) -> None:
-    tally = kills.run(f"sqlite:///{tmp_path}/agents.db", 300, workers=1, opener=open_hasty)
+def open_hasty_with_checkpoints(url: str) -> Holdfast:
+    """Open a store that acknowledges checkpoints before it commits them."""
+    return Holdfast(HastyWithCheckpoints(url.removeprefix("sqlite:///")))
+
+
+@pytest.mark.parametrize("opener", [open_hasty, open_hasty_with_checkpoints])
+def test_a_store_that_acknowledges_before_it_commits_is_caught(opener: Opener, tmp_path: Path) -> None:
+    tally = kills.run(f"sqlite:///{tmp_path}/agents.db", 600, workers=1, opener=opener)
     assert "lost" in {problem.broken for problem in tally.problems}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -186,21 +187,6 @@ def test_normal_durability_is_chosen_by_name(path: Path) -> None:
         assert hf.health().durability == "synchronous=full"
 
 
-def test_a_forked_child_is_told_to_open_its_own(path: Path) -> None:
-    with opened(path) as hf:
-        hf.sessions.create(id="s")
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                hf.sessions.append("s", Message.user("x"))
-            except BackendError as error:
-                os.write(write, str(error).encode())
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert b"open it again in the child" in os.read(read, 1000)
-
-
 def test_a_writer_that_waits_too_long_is_busy_and_writes_nothing(path: Path) -> None:
     with opened(path) as hf, opened(path) as other:
         hf.sessions.create(id="s")
@@ -258,3 +244,36 @@ def test_gc_gives_space_back(path: Path, tmp_path: Path) -> None:
         hf.sessions.delete("s")
         hf.gc()
     assert path.stat().st_size <= 1.1 * (tmp_path / "empty.db").stat().st_size
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_of_another_kind_is_named_and_left_alone(path: Path, read_only: bool) -> None:
+    path.write_bytes(b"something else" * 100)
+    with pytest.raises(BackendError, match=f"{path} is no SQLite database"):
+        holdfast.open(f"sqlite:///{path}", read_only=read_only)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == b"something else" * 100
+
+
+def test_a_lock_of_another_program_is_waited_for_as_long_as_the_call_may_take(path: Path) -> None:
+    with opened(path) as hf, closing(apsw.Connection(str(path))) as other:
+        hf.sessions.create(id="s")
+        other.execute("BEGIN IMMEDIATE")
+        before = time.monotonic()
+        with pytest.raises(Busy):
+            hf.sessions.append("s", Message.user("x"), timeout=0.2)
+        assert time.monotonic() - before < 10  # the store's own limit is 30
+        other.execute("ROLLBACK")
+        assert len(hf.sessions.append("s", Message.user("y"))) == 1
+
+
+def test_a_first_page_torn_by_a_power_loss_is_repaired_from_the_log(tmp_path: Path) -> None:
+    with Holdfast(SqliteStore(str(tmp_path / "agents.db"))) as hf:
+        hf.sessions.create(id="a")
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"agents.db{suffix}", tmp_path / f"left.db{suffix}")
+    with open(tmp_path / "left.db", "r+b") as file:
+        file.write(b"rubbish" * 50)
+    with Holdfast(SqliteStore(str(tmp_path / "left.db"))) as hf:
+        assert [session.id for session in hf.sessions.list()] == ["a"]
+        assert hf.verify().problems == []

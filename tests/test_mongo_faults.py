@@ -1,0 +1,243 @@
+"""Servers that die and wires that break: nothing acknowledged is lost, and nothing is there twice.
+
+The server is an emulator that keeps its databases in files, so that it can be killed and started again on them. What
+a killed mongod keeps is not shown by this.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from pathlib import Path
+from threading import Semaphore
+from urllib.parse import urlsplit
+
+import pymongo
+import pytest
+from bson import Binary, Int64
+from servers import Server, free_port, listens, mongo, wait_until
+from servers.wire import Wire
+
+import holdfast
+from holdfast import Holdfast, Message
+from holdfast.backends._mongo import batches
+from holdfast.backends.mongo import MongoStore
+from holdfast.contracts import Delete, Insert, Put, Query
+from holdfast.deadlines import within
+from holdfast.errors import Busy, ConnectionFailed
+from holdfast.kinds import AGENTS
+from holdfast.testing.records import agent, dump, insert, only
+
+WRITERS, APPENDS, KILLS = 4, 15, 3
+LONG_S = 120
+
+
+class Own:
+    """A server of the test's own, which it may kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.server = mongo.start(folder)
+        self.url = self.server.url
+        self.port = urlsplit(self.url).port or 0
+
+    def kill(self) -> None:
+        """End it without a word, and start it again on what it kept."""
+        _end(self.server)
+        self.server = mongo.start(self._folder, port=self.port)
+
+    def change_space(self, change: dict[str, object]) -> None:
+        """Change the document on which commits agree, as a writer does."""
+        client: pymongo.MongoClient[dict[str, object]]
+        with pymongo.MongoClient(self.url) as client:
+            client["holdfast"]["spaces"].update_one({"_id": "space "}, change)
+
+
+def _end(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    port = urlsplit(server.url).port or 0
+    wait_until(lambda: not listens(port), Path(server.folder))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Own]:
+    own = Own(tmp_path)
+    yield own
+    _end(own.server)
+
+
+@pytest.fixture
+def wire(own: Own) -> Iterator[Wire]:
+    wire = Wire(own.port)
+    yield wire
+    wire.close()
+
+
+def through(wire: Wire) -> str:
+    """The address of a server at the other end of a wire."""
+    return f"mongodb://127.0.0.1:{wire.port}"
+
+
+def say(url: str, writer: int, acknowledged: Semaphore) -> list[str]:
+    """Append message after message, each until it is acknowledged; returns their ids."""
+    said = [Message.user(f"writer {writer} message {number}") for number in range(APPENDS)]
+    with holdfast.open(url) as hf:
+        for one in said:
+            _insist(hf, one)
+            acknowledged.release()
+    return [one.id for one in said]
+
+
+def _insist(hf: Holdfast, one: Message) -> None:
+    for _ in range(100):
+        try:
+            hf.sessions.append("s", one)
+            return
+        except ConnectionFailed:
+            continue  # it may have happened or not; saying it again is safe
+    raise AssertionError("a hundred attempts were not enough")
+
+
+def crowd(pool: ThreadPoolExecutor, url: str) -> tuple[list[Future[list[str]]], Semaphore]:
+    """Writers under way on one session, and how much they have had acknowledged."""
+    with holdfast.open(url) as hf:
+        hf.sessions.create(id="s")
+    acknowledged = Semaphore(0)
+    return [pool.submit(say, url, writer, acknowledged) for writer in range(WRITERS)], acknowledged
+
+
+def check(url: str, writing: list[Future[list[str]]]) -> None:
+    """Everything acknowledged is there, once, in one sound chain."""
+    said = [id for one in writing for id in one.result(LONG_S)]
+    with holdfast.open(url) as hf:
+        found = list(hf.sessions.messages("s"))
+        assert Counter(one.id for one in found) == Counter(said)
+        assert [one.seq for one in found] == list(range(1, WRITERS * APPENDS + 1))
+        assert hf.verify().problems == []
+
+
+# servers that die
+
+
+def test_a_killed_server_loses_and_doubles_nothing(own: Own) -> None:
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing, acknowledged = crowd(pool, own.url)
+        for _ in range(KILLS):
+            for _ in range(WRITERS * APPENDS // (KILLS + 1)):
+                assert acknowledged.acquire(timeout=LONG_S)
+            own.kill()
+        wait(writing, LONG_S)
+    check(own.url, writing)
+
+
+def test_a_server_that_is_not_there_is_told_at_the_limit() -> None:
+    with pytest.raises(ConnectionFailed) as failure:
+        MongoStore(f"mongodb://127.0.0.1:{free_port()}", timeout=0.3)
+    assert failure.value.outcome == "none"
+
+
+def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
+    with closing(MongoStore(own.url)) as store:
+        _end(own.server)
+        with within(0.3), pytest.raises(ConnectionFailed):
+            store.commit([Insert(agent("a"))])
+        own.server = mongo.start(Path(own.server.folder), port=own.port)
+        assert dump(store) == []
+
+
+# wires that break
+
+
+def test_wires_that_break_in_commits_lose_and_double_nothing(own: Own, wire: Wire) -> None:
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing, acknowledged = crowd(pool, through(wire))
+        wire.lose_every(23)  # the driver looks for its server anew after each, which takes half a second
+        for number in range(WRITERS * APPENDS):
+            assert acknowledged.acquire(timeout=LONG_S)
+            if number % 15 == 14:
+                wire.cut()
+        wait(writing, LONG_S)
+    wire.lose_every(0)
+    assert wire.lost > WRITERS * APPENDS // 7  # so that commits are among them
+    check(own.url, writing)
+
+
+@pytest.mark.parametrize("every", [6, 7, 8, 9, 11, 13])
+def test_whichever_answer_is_lost_a_commit_is_made_once(wire: Wire, every: int) -> None:
+    with closing(MongoStore(through(wire))) as store:
+        store.commit([Insert(agent("counter", b"0"))])
+        wire.lose_every(every)
+        for number in range(4):
+            old, new = agent("counter", b"%d" % number), agent("counter", b"%d" % (number + 1))
+            store.commit([Put(new, over=old.digest)])
+        wire.lose_every(0)
+        assert only(store, new) == new
+    assert wire.lost > 0
+
+
+def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, wire: Wire) -> None:
+    with closing(MongoStore(through(wire))) as store, closing(MongoStore(own.url)) as other:
+        _lose_a_commit(store, wire)
+        other.commit([Insert(agent("a"))])
+        assert dump(other) == [agent("a")]
+
+
+def _lose_a_commit(store: MongoStore, wire: Wire) -> None:
+    for answer in range(2, 20):
+        wire.lose_every(answer)
+        try:
+            with within(0.3):
+                store.commit([Put(agent("a"))])
+        except ConnectionFailed as failure:
+            if failure.outcome == "unknown":
+                wire.lose_every(0)
+                return
+    raise AssertionError("no commit lost its answer")
+
+
+# writers that die
+
+
+def leave_behind(own: Own, body: bytes) -> None:
+    """What a writer leaves that dies when it has committed and applied nothing."""
+    batch = Binary(batches.encode([agent("a", body), agent("b", body)]))
+    own.change_space({"$inc": {"version": Int64(1)}, "$set": {"applied": False, "batch": batch}})
+
+
+def test_a_reader_applies_what_a_dead_writer_had_committed(own: Own) -> None:
+    with closing(MongoStore(own.url)) as store:
+        insert(store, [agent("a"), agent("b")])
+        leave_behind(own, b"new")
+        assert dump(store) == [agent("a", b"new"), agent("b", b"new")]
+
+
+def test_a_writer_goes_on_behind_what_a_dead_one_had_committed(own: Own) -> None:
+    with closing(MongoStore(own.url)) as store:
+        insert(store, [agent("a"), agent("b")])
+        leave_behind(own, b"new")
+        store.commit([Put(agent("a", b"newer"), over=agent("a", b"new").digest)])
+        assert dump(store) == [agent("a", b"newer"), agent("b", b"new")]
+
+
+def test_who_applies_a_commit_too_late_changes_nothing(own: Own) -> None:
+    with closing(MongoStore(own.url)) as store:
+        insert(store, [agent("a"), agent("b")])
+        store.commit([Put(agent("a", b"newer"))])
+        store.commit([Delete(AGENTS, ("b",))])
+        batches.apply(store._records, "", 1, [agent("a"), agent("b")])
+        assert dump(store) == [agent("a", b"newer")]
+        store.commit([Insert(agent("b", b"again"))])
+        assert only(store, agent("b")) == agent("b", b"again")
+
+
+def test_who_waits_in_line_and_dies_is_passed_over(own: Own) -> None:
+    with closing(MongoStore(own.url)) as store:
+        own.change_space({"$inc": {"tickets": Int64(1)}})
+        with within(0.5), pytest.raises(Busy):
+            store.commit([Insert(agent("a"))])
+        store.commit([Insert(agent("a"))])
+        assert [one.key for one in store.scan(Query(kind=AGENTS))] == [("a",)]

@@ -1,0 +1,174 @@
+"""Servers that die and connections that break: what was acknowledged is there once, and the client recovers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg
+import pytest
+from faults import append_all, append_and_disturb, once
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from servers import Missing, Server, shared
+from servers.postgres import follow, halt, promote, revive, start
+from servers.proxy import Proxy
+
+from holdfast.backends.postgres import PostgresStore, open_url
+from holdfast.contracts import Insert, Put, Reader, Write
+from holdfast.deadlines import within
+from holdfast.errors import ConnectionFailed
+from holdfast.testing.opening import new_namespace
+from holdfast.testing.records import agent, dump, session
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy(int(str(conninfo_to_dict(shared("postgres", start))["port"]))) as proxy:
+        yield proxy
+
+
+def open_through(proxy: Proxy, namespace: str) -> PostgresStore:
+    """A store that knows the server by the proxy's address only."""
+    address = make_conninfo(shared("postgres", start), host="127.0.0.1", port=proxy.port)
+    return PostgresStore(address, namespace=namespace)
+
+
+# connections that break
+
+
+@pytest.mark.parametrize("way", ["request", "answer"])
+def test_appends_survive_connections_cut_at_random(proxy: Proxy, way: str) -> None:
+    store = open_through(proxy, new_namespace())
+    chance = random.Random(7)
+    setattr(proxy, f"cuts_{way}", lambda _: chance.random() < 0.02)
+    append_all(store)
+    assert proxy.cuts > 5
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["request", "answer"])
+def test_a_replacement_whose_answer_was_lost_is_done_once(proxy: Proxy, way: str) -> None:
+    store = open_through(proxy, new_namespace())
+    store.commit([Insert(agent("a", b"old"))])
+    setattr(proxy, f"cuts_{way}", once())
+    store.commit([Put(agent("a", b"new"), over=agent("a", b"old").digest)])
+    assert (proxy.cuts, dump(store)) == (1, [agent("a", b"new")])
+    store.close()
+
+
+@pytest.mark.parametrize("way", ["request", "answer"])
+def test_a_plan_whose_commit_was_lost_is_not_carried_out_twice(proxy: Proxy, way: str) -> None:
+    store = open_through(proxy, new_namespace())
+    store.commit([Insert(agent("counter", b"0"))])
+    cutting = [once()]
+
+    def one_more(reader: Reader) -> list[Write]:
+        (present,) = reader.get(agent("counter").kind, [("counter",)])
+        assert present is not None
+        if cutting:
+            setattr(proxy, f"cuts_{way}", cutting.pop())
+        return [Put(agent("counter", b"%d" % (int(present.body) + 1)), over=present.digest)]
+
+    store.commit(None, one_more)
+    assert (proxy.cuts, dump(store)) == (1, [agent("counter", b"1")])
+    store.close()
+
+
+def test_an_outcome_that_nobody_can_tell_is_said_to_be_unknown(proxy: Proxy) -> None:
+    namespace = new_namespace()
+    store, other = open_through(proxy, namespace), open_url(shared("postgres", start), namespace=namespace)
+    store.commit([Insert(agent("a", b"old"))])
+
+    def cuts(_: bytes) -> bool:
+        proxy.cuts_answer = lambda _: False
+        other.commit([Put(agent("a", b"theirs"))])
+        return True
+
+    proxy.cuts_answer = cuts
+    with pytest.raises(ConnectionFailed) as failure:
+        store.commit([Put(agent("a", b"mine"), over=agent("a", b"old").digest)])
+    assert failure.value.outcome == "unknown"
+    store.close()
+    other.close()
+
+
+def test_nobody_is_told_that_nothing_was_written_while_that_is_in_doubt(proxy: Proxy) -> None:
+    store = open_through(proxy, new_namespace())
+    store.commit([Insert(agent("a", b"old"))])
+    with psycopg.connect(shared("postgres", start)) as holder:
+
+        def cuts(_: bytes) -> bool:
+            proxy.cuts_answer = lambda _: False
+            holder.execute("SELECT FROM holdfast.agents WHERE space = %s FOR UPDATE", (store.space,))
+            return True
+
+        proxy.cuts_answer = cuts
+        with pytest.raises(ConnectionFailed) as failure, within(1.0):
+            store.commit([Put(agent("a", b"new"), over=agent("a", b"old").digest)])
+    assert failure.value.outcome == "unknown"
+    assert dump(store) == [agent("a", b"new")]
+    store.close()
+
+
+def test_reads_go_on_after_every_connection_was_cut(proxy: Proxy) -> None:
+    store = open_through(proxy, new_namespace())
+    store.commit([Insert(session("s"))])
+    proxy.cut_all()
+    assert dump(store) == [session("s")]
+    store.close()
+
+
+# servers that die
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where a test keeps servers of its own; they end with it."""
+    with TemporaryDirectory(dir=os.environ["HOLDFAST_TEST_SERVERS"]) as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+        for one in Path(name).iterdir():
+            halt(one)
+
+
+@pytest.fixture
+def server(folder: Path) -> Server:
+    (folder / "first").mkdir()
+    try:
+        return start(folder / "first")
+    except Missing as cause:
+        pytest.skip(f"postgres: {cause}")
+
+
+def test_appends_survive_a_server_that_is_killed(server: Server) -> None:
+    def kill() -> None:
+        os.kill(server.pid, signal.SIGKILL)
+        revive(server)
+
+    append_and_disturb(open_url(server.url), kill)
+
+
+def test_appends_go_on_at_the_standby_that_takes_over(server: Server, folder: Path) -> None:
+    (folder / "second").mkdir()
+    standby = follow(server, folder / "second")
+
+    def fail_over() -> None:
+        os.kill(server.pid, signal.SIGKILL)
+        promote(standby)
+
+    hosts = ",".join(f"127.0.0.1:{conninfo_to_dict(one.url)['port']}" for one in (server, standby))
+    store = open_url(f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write")
+    append_and_disturb(store, fail_over)
+
+
+def test_a_server_that_is_gone_is_said_to_be_so_at_the_limit(server: Server) -> None:
+    store = open_url(server.url)
+    store.commit([Insert(session("s"))])
+    os.kill(server.pid, signal.SIGKILL)
+    with pytest.raises(ConnectionFailed), within(1.0):
+        dump(store)
+    store.close()

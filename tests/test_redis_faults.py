@@ -1,0 +1,347 @@
+"""Servers that die, wires that break, memory that is full: nothing acknowledged is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Semaphore
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from servers import Server, free_port, valkey
+from servers.wire import Wire
+
+import holdfast
+from holdfast import Holdfast, Message
+from holdfast.backends._redis.rows import encode_key
+from holdfast.backends.redis import RedisStore
+from holdfast.contracts import Insert, Put, Query
+from holdfast.deadlines import within
+from holdfast.errors import BackendError, Busy, ConnectionFailed, MigrationError
+from holdfast.kinds import AGENTS
+from holdfast.testing import kills
+from holdfast.testing.records import agent, dump, insert, message, only
+
+WRITERS, APPENDS, KILLS = 4, 60, 4
+LONG_S = 60
+
+
+class Own:
+    """A server of the test's own, which it may kill and set as it likes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.server = valkey.start(folder)
+        self.url = self.server.url
+        self.port = urlsplit(self.url).port or 0
+
+    def kill(self) -> None:
+        """End it without a word, and start it again on what it kept."""
+        _end(self.server)
+        self.server = valkey.start(self._folder, port=self.port)
+
+    def set(self, **settings: str | int) -> None:
+        """Change settings of the running server."""
+        with redis.Redis.from_url(self.url) as client:
+            for name, value in settings.items():
+                client.config_set(name.replace("_", "-"), value)
+
+
+def _end(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Own]:
+    own = Own(tmp_path)
+    yield own
+    _end(own.server)
+
+
+@pytest.fixture
+def proxy(own: Own) -> Iterator[Wire]:
+    proxy = Wire(own.port)
+    yield proxy
+    proxy.close()
+
+
+@contextmanager
+def opened(url: str) -> Iterator[RedisStore]:
+    """A store for as long as the block lasts."""
+    with closing(RedisStore(url)) as store:
+        yield store
+
+
+def through(proxy: Wire) -> RedisStore:
+    """A store at the other end of a wire."""
+    return RedisStore(f"redis://127.0.0.1:{proxy.port}/0")
+
+
+def say(url: str, writer: int, acknowledged: Semaphore) -> list[str]:
+    """Append message after message, each until it is acknowledged; returns their ids."""
+    said = [Message.user(f"writer {writer} message {number}") for number in range(APPENDS)]
+    with holdfast.open(url) as hf:
+        for one in said:
+            _insist(hf, one)
+            acknowledged.release()
+    return [one.id for one in said]
+
+
+def _insist(hf: Holdfast, one: Message) -> None:
+    for _ in range(100):
+        try:
+            hf.sessions.append("s", one)
+            return
+        except ConnectionFailed:
+            continue  # it may have happened or not; saying it again is safe
+    raise AssertionError("a hundred attempts were not enough")
+
+
+def crowd(pool: ThreadPoolExecutor, url: str) -> tuple[list[Future[list[str]]], Semaphore]:
+    """Writers under way on one session, and how much they have had acknowledged."""
+    with holdfast.open(url) as hf:
+        hf.sessions.create(id="s")
+    acknowledged = Semaphore(0)
+    return [pool.submit(say, url, writer, acknowledged) for writer in range(WRITERS)], acknowledged
+
+
+def check(url: str, writing: list[Future[list[str]]]) -> None:
+    """Everything acknowledged is there, once, in one sound chain."""
+    said = [id for one in writing for id in one.result(LONG_S)]
+    with holdfast.open(url) as hf:
+        found = list(hf.sessions.messages("s"))
+        assert Counter(one.id for one in found) == Counter(said)
+        assert [one.seq for one in found] == list(range(1, WRITERS * APPENDS + 1))
+        assert hf.verify().problems == []
+
+
+# servers that die
+
+
+def test_a_killed_server_loses_and_doubles_nothing(own: Own) -> None:
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing, acknowledged = crowd(pool, own.url)
+        for _ in range(KILLS):
+            for _ in range(WRITERS * APPENDS // (KILLS + 1)):
+                assert acknowledged.acquire(timeout=LONG_S)
+            own.kill()
+        wait(writing, LONG_S)
+    check(own.url, writing)
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    with pytest.raises(ConnectionFailed) as failure:
+        RedisStore(f"redis://127.0.0.1:{free_port()}/0")
+    assert failure.value.outcome == "none"
+
+
+def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
+    with opened(own.url) as store:
+        _end(own.server)
+        with within(0.3), pytest.raises(ConnectionFailed):
+            store.commit([Insert(agent("a"))])
+        own.server = valkey.start(Path(own.server.folder), port=own.port)
+        assert dump(store) == []
+
+
+def test_a_killed_client_leaves_nothing_half_done(own: Own) -> None:
+    tally = kills.run(own.url, KILLS)
+    assert (tally.problems, tally.crashes) == ([], KILLS)
+
+
+# wires that break
+
+
+def test_wires_that_break_in_commits_lose_and_double_nothing(own: Own, proxy: Wire) -> None:
+    url = f"redis://127.0.0.1:{proxy.port}/0"
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing, acknowledged = crowd(pool, url)
+        proxy.lose_every(7)
+        for number in range(WRITERS * APPENDS):
+            assert acknowledged.acquire(timeout=LONG_S)
+            if number % 10 == 9:
+                proxy.cut()
+        wait(writing, LONG_S)
+    proxy.lose_every(0)
+    assert proxy.lost > WRITERS * APPENDS // 7
+    check(own.url, writing)
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(proxy: Wire) -> None:
+    old, new = agent("a", b"old"), agent("a", b"new")
+    store = through(proxy)
+    store.commit([Insert(old)])
+    proxy.lose()
+    store.commit([Put(new, over=old.digest)])
+    assert proxy.lost == 1
+    assert only(store, new) == new
+    store.close()
+
+
+def test_a_commit_whose_answer_is_lost_stands_even_if_others_have_gone_on(own: Own, proxy: Wire) -> None:
+    old, new, newer = (agent("a", body) for body in (b"old", b"new", b"newer"))
+    store, other = through(proxy), RedisStore(own.url)
+    store.commit([Insert(old)])
+    proxy.lose(then=lambda: other.commit([Put(newer, over=new.digest)]))
+    store.commit([Put(new, over=old.digest)])
+    assert only(store, newer) == newer
+    store.close()
+    other.close()
+
+
+def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, proxy: Wire) -> None:
+    store = through(proxy)
+    proxy.lose(then=proxy.close)
+    with within(0.3), pytest.raises(ConnectionFailed) as failure:
+        store.commit([Insert(agent("a"))])
+    assert failure.value.outcome == "unknown"
+    with opened(own.url) as other:
+        other.commit([Insert(agent("a"))])
+        assert dump(other) == [agent("a")]
+    store.close()
+
+
+# turns
+
+
+def hold_turn(own: Own, ms: int) -> None:
+    """Have the turn at the head of session "s", as a writer would that says nothing more."""
+    with redis.Redis.from_url(own.url) as client:
+        client.set(b"hf:{%}:turn:heads:" + encode_key(("s",)), b"somebody", px=ms)
+
+
+def test_a_writer_does_not_come_before_one_whose_turn_it_is(own: Own) -> None:
+    with holdfast.open(own.url) as hf:
+        hf.sessions.create(id="s")
+        hold_turn(own, 60_000)
+        with pytest.raises(Busy):
+            hf.sessions.append("s", Message.user("too early"), timeout=0.3)
+        assert list(hf.sessions.messages("s")) == []
+
+
+def test_the_turn_of_a_writer_that_died_lapses(own: Own) -> None:
+    with holdfast.open(own.url) as hf:
+        hf.sessions.create(id="s")
+        hold_turn(own, 700)
+        hf.sessions.append("s", Message.user("at last"))
+        assert [one.text for one in hf.sessions.messages("s")] == ["at last"]
+
+
+def test_those_who_wait_for_a_turn_all_get_it(own: Own) -> None:
+    def write(number: int) -> None:
+        with holdfast.open(own.url) as hf:
+            hf.sessions.append("s", Message.user(str(number)))
+
+    with holdfast.open(own.url) as hf, ThreadPoolExecutor(WRITERS) as pool:
+        hf.sessions.create(id="s")
+        hold_turn(own, 700)
+        list(pool.map(write, range(WRITERS)))
+        assert sorted(one.text for one in hf.sessions.messages("s")) == ["0", "1", "2", "3"]
+
+
+# what the server is set to
+
+
+def test_a_server_that_evicts_is_not_healthy(own: Own) -> None:
+    with holdfast.open(own.url) as hf:
+        own.set(maxmemory=10**9, maxmemory_policy="allkeys-lru")
+        with pytest.raises(BackendError, match="noeviction"):
+            hf.health()
+        own.set(maxmemory_policy="noeviction")
+        assert hf.health().version.startswith("valkey 9")
+
+
+def test_a_full_server_refuses_a_commit_whole(own: Own) -> None:
+    with opened(own.url) as store:
+        insert(store, [agent("a"), message("h", 1, 1, "m")])
+        before = dump(store)
+        own.set(maxmemory=1)
+        with pytest.raises(BackendError, match="maxmemory"):
+            store.commit([Put(agent("a", b"new")), Insert(agent("b"))])
+        assert dump(store) == before
+        own.set(maxmemory=0)
+
+
+@pytest.mark.parametrize(
+    ("appendonly", "appendfsync", "durability", "said"),
+    [
+        ("yes", "always", "full", "appendfsync=always: acknowledged once it is synced"),
+        ("yes", "everysec", "full", "acknowledged once it is synced (WAITAOF)"),
+        ("yes", "everysec", "normal", "may lose the last second"),
+        ("yes", "no", "full", "synced when the system likes"),
+        ("no", "always", "full", "never synced"),
+    ],
+)
+def test_the_store_says_what_an_acknowledged_write_survives(
+    own: Own, appendonly: str, appendfsync: str, durability: str, said: str
+) -> None:
+    own.set(appendonly=appendonly, appendfsync=appendfsync)
+    store = RedisStore(own.url, durability="full" if durability == "full" else "normal")
+    store.commit([Insert(agent("a"))])
+    assert said in store.inspect().durability
+    store.close()
+
+
+def test_a_commit_waits_for_a_sync_that_it_asked_for(own: Own) -> None:
+    own.set(appendfsync="everysec")
+    with opened(own.url) as store, redis.Redis.from_url(own.url, protocol=2) as client:
+        store.commit([Insert(agent("a"))])
+        client.config_resetstat()
+        store.commit([Insert(agent("b"))])
+        assert client.info("commandstats")["cmdstat_waitaof"]["calls"] == 1
+
+
+def test_scripts_that_the_server_forgot_are_sent_again(own: Own) -> None:
+    with opened(own.url) as store, redis.Redis.from_url(own.url) as client:
+        store.commit([Insert(agent("a"))])
+        client.script_flush()
+        store.commit([Insert(agent("b"))])
+        client.script_flush()
+        assert [one.key for one in store.scan(Query(kind=AGENTS))] == [("a",), ("b",)]
+
+
+def test_a_long_commit_without_time_is_busy_and_has_written_nothing(own: Own) -> None:
+    with opened(own.url) as store:
+        with within(0), pytest.raises(Busy):
+            store.commit([Insert(agent("a"))])
+        assert dump(store) == []
+
+
+# what is on the server
+
+
+@pytest.mark.parametrize("namespace", ["", "acme", "a}b", "{a}", "%", "ä:b"])
+def test_a_namespace_is_one_slot_and_no_key_expires(own: Own, namespace: str) -> None:
+    with holdfast.open(own.url, namespace=namespace) as hf, redis.Redis.from_url(own.url) as client:
+        hf.sessions.create(id="s", agent_id="a")
+        hf.sessions.append("s", Message.user("hello"))
+        hf.artifacts.put(b"map", name="map.png", session_id="s")
+        keys = list(client.scan_iter())
+        assert len({client.execute_command("CLUSTER KEYSLOT", key) for key in keys}) == 1
+        assert {client.ttl(key) for key in keys} == {-1}
+
+
+def test_a_newer_format_is_refused(own: Own) -> None:
+    with redis.Redis.from_url(own.url) as client:
+        client.set("hf:{acme}:format", 2)
+    with pytest.raises(MigrationError):
+        RedisStore(own.url, namespace="acme")
+
+
+def test_closing_leaves_no_trace_of_the_client(own: Own) -> None:
+    with opened(own.url) as store:
+        store.commit([Insert(agent("a"))])
+    with redis.Redis.from_url(own.url) as client:
+        assert client.exists("hf:{%}:commits") == 0
+
+
+def test_a_password_is_in_no_error() -> None:
+    with pytest.raises(holdfast.InvalidInput) as refusal:
+        RedisStore("redis://ann:secret@127.0.0.1:port/0")
+    assert "secret" not in str(refusal.value)
