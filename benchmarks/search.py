@@ -4,7 +4,7 @@
 
 The words are Zipf-distributed, so that some are in every message and most in few. Bare is what one writes by hand:
 an FTS5 table that holds the texts, its ten best rows with a snippet each. Ours gives whole messages in their
-sessions. Prints the time to fill the index, and for each query the best of some runs in processor time.
+sessions. Each query's figure is the best of some runs in processor time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -80,43 +80,49 @@ def best_ms(*calls: Callable[[], object]) -> list[float]:
     return best
 
 
-def compare(hf: Holdfast, bare: apsw.Connection, words: list[str]) -> None:
-    """A line for each query, and the ratio of the sums."""
-    print(f"{'query':<34}{'matches':>9}{'bare FTS5':>12}{'hf.search':>12}{'ratio':>8}")
+def compare(hf: Holdfast, bare: apsw.Connection, words: list[str]) -> Iterator[str]:
+    """A row for each query, and the ratio of the sums."""
+    yield from ("| query | matches | bare FTS5 | hf.search | ratio |", "|---|---|---|---|---|")
     totals = [0.0, 0.0]
     for ranks in RANKS:
         query = " ".join(words[rank] for rank in ranks)
-        matches = bare.execute("SELECT count(*) FROM bare WHERE bare MATCH ?", (query,)).fetchone()
+        matches: int = bare.execute("SELECT count(*) FROM bare WHERE bare MATCH ?", (query,)).get
         bare_ms, ours_ms = best_ms(
             lambda: bare.execute(BARE, (query,)).fetchall(),  # noqa: B023 — called at once
             lambda: hf.search(query, limit=10),  # noqa: B023
         )
         totals[0] += bare_ms
         totals[1] += ours_ms
-        shown = f"{query} (word {', '.join(str(rank + 1) for rank in ranks)})"
-        print(f"{shown:<34}{matches[0]:>9,}{bare_ms:>9.2f} ms{ours_ms:>9.2f} ms{ours_ms / bare_ms:>8.2f}")  # type: ignore[index]
-    print(f"{'all of them':<43}{totals[0]:>9.2f} ms{totals[1]:>9.2f} ms{totals[1] / totals[0]:>8.2f}")
+        shown = f"word {' and '.join(str(rank + 1) for rank in ranks)}"
+        yield f"| {shown} | {matches:,} | {bare_ms:.2f} ms | {ours_ms:.2f} ms | {ours_ms / bare_ms:.2f} × |"
+    yield f"| all of them | | {totals[0]:.2f} ms | {totals[1]:.2f} ms | {totals[1] / totals[0]:.2f} × |"
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+def figures(folder: str, count: int) -> Iterator[str]:
     words = vocabulary()
+    bare = apsw.Connection(str(Path(folder, "bare.db")))
+    with holdfast.open(f"sqlite:///{folder}/agents.db", durability="normal", timeout=600) as hf:
+        write(hf, bare, words, count)
+        before = append_us(hf)
+        start = time.perf_counter()
+        hf.search(words[WORDS // 2])
+        yield f"- {count:,} messages; the first search fills the index: {time.perf_counter() - start:.1f} s."
+        yield f"- An append: {append_us(hf) / before:.2f} × after a search what it was before any."
+        start = time.perf_counter()
+        hf.search(words[20_000][1:-1], substring=True, limit=10)
+        took = (time.perf_counter() - start) * 1000
+        yield f"- A substring, for which all messages are read: {took:.0f} ms."
+        yield ""
+        hf.search(words[0], limit=1)
+        yield from compare(hf, bare, words)
+    bare.close()
+
+
+def results(count: int = 100_000) -> list[str]:
+    """The section of the results page."""
     with tempfile.TemporaryDirectory() as folder:
-        bare = apsw.Connection(str(Path(folder, "bare.db")))
-        with holdfast.open(f"sqlite:///{folder}/agents.db", durability="normal", timeout=600) as hf:
-            write(hf, bare, words, count)
-            before = append_us(hf)
-            start = time.perf_counter()
-            hf.search(words[WORDS // 2])
-            print(f"{count:,} messages; the first search fills the index: {time.perf_counter() - start:.1f} s")
-            print(f"an append: {before:.0f} µs before anything was searched, {append_us(hf):.0f} µs after")
-            hf.search(words[0], limit=1)
-            compare(hf, bare, words)
-            start = time.perf_counter()
-            hf.search(words[20_000][1:-1], substring=True, limit=10)
-            print(f"a substring, for which all messages are read: {(time.perf_counter() - start) * 1000:.0f} ms")
-        bare.close()
+        return ["## Text search, ten best, SQLite", "", *figures(folder, count), ""]
 
 
 if __name__ == "__main__":
-    main()
+    print("\n".join(results(*map(int, sys.argv[1:]))))

@@ -180,21 +180,22 @@ def _sqlite_vec(matrix: Floats, queries: Floats) -> Iterator[str]:
     yield line("sqlite-vec", compare(matrix, queries[:10], find))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stored", type=int, default=20_000, help="how many vectors to keep in SQLite")
-    parser.add_argument("--indexes", action="store_true", help="measure hnswlib and sqlite-vec too")
-    given = parser.parse_args()
+def figures(folder: Path, with_others: bool) -> Iterator[str]:
     matrix, queries = clustered(COUNT, seed=2), clustered(QUERIES, seed=3)
-    parts = [indexes(matrix, queries)]
+    yield from indexes(matrix, queries)
+    yield from stored(matrix, queries, folder)
+    if with_others:
+        yield from others(matrix, queries)
+
+
+def results(with_others: bool = False) -> list[str]:
+    """The section of the results page."""
     with tempfile.TemporaryDirectory() as folder:
-        parts.append(stored(matrix[: given.stored], queries, Path(folder)))
-        if given.indexes:
-            parts.append(others(matrix, queries))
-        for part in parts:
-            for text in part:
-                print(text, flush=True)
+        lines = [f"- {line}" for line in figures(Path(folder), with_others)]
+    return [f"## Nearest {NEIGHBOURS} of {COUNT:,} × {DIMENSION} vectors", "", *lines, ""]
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--indexes", action="store_true", help="measure hnswlib and sqlite-vec too")
+    print("\n".join(results(parser.parse_args().indexes)))
