@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shutil.disk_usage(p).free > 4 << 30 else "")
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench docs clean
 
 setup: .venv/ready
 
@@ -15,7 +15,7 @@ setup: .venv/ready
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/demo.py
+	$(BIN)/holdfast demo
 
 test: setup
 	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n auto
@@ -28,7 +28,17 @@ lint: setup
 	$(BIN)/python tools/make_aio.py --check
 
 bench: setup
-	$(BIN)/python benchmarks/append.py
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv-docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+	@echo "built build/site; to read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site"
+
+# The site's tools stay out of .venv, so that tests and lint need none of them.
+.venv-docs/ready: pyproject.toml .venv/ready
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	$(BIN)/uv pip install --quiet --python .venv-docs/bin/python --editable ".[docs]"
+	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs build .mypy_cache .ruff_cache .pytest_cache .hypothesis
