@@ -1,4 +1,4 @@
-"""Servers that die and wires that break: nothing acknowledged is lost, and nothing is there twice.
+"""Servers that die and connections that break: nothing acknowledged is lost, and nothing is there twice.
 
 The server is an emulator that keeps its databases in files, so that it can be killed and started again on them. What
 a killed mongod keeps is not shown by this.
@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
-from threading import Semaphore
 from urllib.parse import urlsplit
 
 import pymongo
 import pytest
 from bson import Binary, Int64
+from faults import Crowd, every, never
 from servers import Server, free_port, listens, mongo, wait_until
-from servers.wire import Wire
+from servers.proxy import Proxy
 
-import holdfast
-from holdfast import Holdfast, Message
 from holdfast.backends._mongo import batches
 from holdfast.backends.mongo import MongoStore
 from holdfast.contracts import Delete, Insert, Put, Query
@@ -32,8 +28,7 @@ from holdfast.errors import Busy, ConnectionFailed
 from holdfast.kinds import AGENTS
 from holdfast.testing.records import agent, dump, insert, only
 
-WRITERS, APPENDS, KILLS = 4, 15, 3
-LONG_S = 120
+APPENDS, KILLS = 15, 3
 
 
 class Own:
@@ -71,67 +66,26 @@ def own(tmp_path: Path) -> Iterator[Own]:
 
 
 @pytest.fixture
-def wire(own: Own) -> Iterator[Wire]:
-    wire = Wire(own.port)
-    yield wire
-    wire.close()
+def proxy(own: Own) -> Iterator[Proxy]:
+    with Proxy(own.port) as proxy:
+        yield proxy
 
 
-def through(wire: Wire) -> str:
-    """The address of a server at the other end of a wire."""
-    return f"mongodb://127.0.0.1:{wire.port}"
-
-
-def say(url: str, writer: int, acknowledged: Semaphore) -> list[str]:
-    """Append message after message, each until it is acknowledged; returns their ids."""
-    said = [Message.user(f"writer {writer} message {number}") for number in range(APPENDS)]
-    with holdfast.open(url) as hf:
-        for one in said:
-            _insist(hf, one)
-            acknowledged.release()
-    return [one.id for one in said]
-
-
-def _insist(hf: Holdfast, one: Message) -> None:
-    for _ in range(100):
-        try:
-            hf.sessions.append("s", one)
-            return
-        except ConnectionFailed:
-            continue  # it may have happened or not; saying it again is safe
-    raise AssertionError("a hundred attempts were not enough")
-
-
-def crowd(pool: ThreadPoolExecutor, url: str) -> tuple[list[Future[list[str]]], Semaphore]:
-    """Writers under way on one session, and how much they have had acknowledged."""
-    with holdfast.open(url) as hf:
-        hf.sessions.create(id="s")
-    acknowledged = Semaphore(0)
-    return [pool.submit(say, url, writer, acknowledged) for writer in range(WRITERS)], acknowledged
-
-
-def check(url: str, writing: list[Future[list[str]]]) -> None:
-    """Everything acknowledged is there, once, in one sound chain."""
-    said = [id for one in writing for id in one.result(LONG_S)]
-    with holdfast.open(url) as hf:
-        found = list(hf.sessions.messages("s"))
-        assert Counter(one.id for one in found) == Counter(said)
-        assert [one.seq for one in found] == list(range(1, WRITERS * APPENDS + 1))
-        assert hf.verify().problems == []
+def through(proxy: Proxy) -> str:
+    """The address of a server at the other end of a proxy."""
+    return f"mongodb://127.0.0.1:{proxy.port}"
 
 
 # servers that die
 
 
 def test_a_killed_server_loses_and_doubles_nothing(own: Own) -> None:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        writing, acknowledged = crowd(pool, own.url)
+    crowd = Crowd(own.url, APPENDS)
+    with crowd.at_work():
         for _ in range(KILLS):
-            for _ in range(WRITERS * APPENDS // (KILLS + 1)):
-                assert acknowledged.acquire(timeout=LONG_S)
+            crowd.wait_for(crowd.total // (KILLS + 1))
             own.kill()
-        wait(writing, LONG_S)
-    check(own.url, writing)
+    crowd.check(own.url)
 
 
 def test_a_server_that_is_not_there_is_told_at_the_limit() -> None:
@@ -149,52 +103,50 @@ def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
         assert dump(store) == []
 
 
-# wires that break
+# connections that break
 
 
-def test_wires_that_break_in_commits_lose_and_double_nothing(own: Own, wire: Wire) -> None:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        writing, acknowledged = crowd(pool, through(wire))
-        wire.lose_every(23)  # the driver looks for its server anew after each, which takes half a second
-        for number in range(WRITERS * APPENDS):
-            assert acknowledged.acquire(timeout=LONG_S)
-            if number % 15 == 14:
-                wire.cut()
-        wait(writing, LONG_S)
-    wire.lose_every(0)
-    assert wire.lost > WRITERS * APPENDS // 7  # so that commits are among them
-    check(own.url, writing)
+def test_connections_that_break_in_commits_lose_and_double_nothing(own: Own, proxy: Proxy) -> None:
+    crowd = Crowd(through(proxy), APPENDS)
+    with crowd.at_work():
+        proxy.cuts_answer = every(23)  # the driver looks for its server anew after each, which takes half a second
+        for _ in range(crowd.total // 15):
+            crowd.wait_for(15)
+            proxy.cut_all()
+    proxy.cuts_answer = never
+    assert proxy.cuts > crowd.total // 7  # so that commits are among them
+    crowd.check(own.url)
 
 
-@pytest.mark.parametrize("every", [6, 7, 8, 9, 11, 13])
-def test_whichever_answer_is_lost_a_commit_is_made_once(wire: Wire, every: int) -> None:
-    with closing(MongoStore(through(wire))) as store:
+@pytest.mark.parametrize("nth", [6, 7, 8, 9, 11, 13])
+def test_whichever_answer_is_lost_a_commit_is_made_once(proxy: Proxy, nth: int) -> None:
+    with closing(MongoStore(through(proxy))) as store:
         store.commit([Insert(agent("counter", b"0"))])
-        wire.lose_every(every)
+        proxy.cuts_answer = every(nth)
         for number in range(4):
             old, new = agent("counter", b"%d" % number), agent("counter", b"%d" % (number + 1))
             store.commit([Put(new, over=old.digest)])
-        wire.lose_every(0)
+        proxy.cuts_answer = never
         assert only(store, new) == new
-    assert wire.lost > 0
+    assert proxy.cuts > 0
 
 
-def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, wire: Wire) -> None:
-    with closing(MongoStore(through(wire))) as store, closing(MongoStore(own.url)) as other:
-        _lose_a_commit(store, wire)
+def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, proxy: Proxy) -> None:
+    with closing(MongoStore(through(proxy))) as store, closing(MongoStore(own.url)) as other:
+        _lose_a_commit(store, proxy)
         other.commit([Insert(agent("a"))])
         assert dump(other) == [agent("a")]
 
 
-def _lose_a_commit(store: MongoStore, wire: Wire) -> None:
+def _lose_a_commit(store: MongoStore, proxy: Proxy) -> None:
     for answer in range(2, 20):
-        wire.lose_every(answer)
+        proxy.cuts_answer = every(answer)
         try:
             with within(0.3):
                 store.commit([Put(agent("a"))])
         except ConnectionFailed as failure:
             if failure.outcome == "unknown":
-                wire.lose_every(0)
+                proxy.cuts_answer = never
                 return
     raise AssertionError("no commit lost its answer")
 

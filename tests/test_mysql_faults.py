@@ -8,17 +8,16 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from faults import append_all, append_and_disturb, once
-from servers import FOLDER, Missing, shared
+from faults import append_all, append_and_disturb, count_once, once
+from servers import a_folder, required, shared
 from servers.mariadb import port_of, revive, start
 from servers.proxy import Proxy
 
 from holdfast.backends._mysql_writes import BEGIN
 from holdfast.backends.mysql import MysqlStore, open_url
-from holdfast.contracts import Insert, Put, Reader, Write
+from holdfast.contracts import Insert, Put
 from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed
 from holdfast.testing.opening import new_namespace
@@ -70,18 +69,7 @@ def test_a_replacement_whose_answer_was_lost_is_done_once(proxy: Proxy, store: M
 
 @pytest.mark.parametrize("way", ["request", "answer"])
 def test_a_plan_whose_commit_was_lost_is_not_carried_out_twice(proxy: Proxy, store: MysqlStore, way: str) -> None:
-    store.commit([Insert(agent("counter", b"0"))])
-    cutting = [once()]
-
-    def one_more(reader: Reader) -> list[Write]:
-        (present,) = reader.get(agent("counter").kind, [("counter",)])
-        assert present is not None
-        if cutting:
-            setattr(proxy, f"cuts_{way}", cutting.pop())
-        return [Put(agent("counter", b"%d" % (int(present.body) + 1)), over=present.digest)]
-
-    store.commit(None, one_more)
-    assert (proxy.cuts, dump(store)) == (1, [agent("counter", b"1")])
+    count_once(proxy, store, way)
 
 
 def test_a_commit_cut_between_two_packets_is_carried_out_once(proxy: Proxy, store: MysqlStore) -> None:
@@ -162,12 +150,9 @@ class Mortal:
 
 @pytest.fixture
 def mortal() -> Iterator[Mortal]:
-    with TemporaryDirectory(dir=os.environ[FOLDER], ignore_cleanup_errors=True) as name:
-        os.chmod(name, 0o755)
-        try:
-            mortal = Mortal(Path(name))
-        except Missing as cause:
-            pytest.skip(f"mariadb: {cause}")
+    with a_folder() as folder:
+        with required("mariadb"):
+            mortal = Mortal(folder)
         yield mortal
         with suppress(ProcessLookupError):  # a test may have killed it
             mortal.kill()

@@ -7,11 +7,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import pytest
-from servers import FOLDER, Missing, Server, shared
+from servers import Server, a_folder, required, shared
 from servers.mariadb import ask, certificate, port_of, start
 
 from holdfast.backends.mysql import open_url
@@ -33,17 +32,14 @@ def url() -> str:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with TemporaryDirectory(dir=os.environ[FOLDER], ignore_cleanup_errors=True) as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
+    with a_folder() as folder:
+        yield folder
 
 
 @contextmanager
 def a_server_of_its_own(folder: Path, *settings: str) -> Iterator[Server]:
-    try:
+    with required("mariadb"):
         server = start(folder, settings=settings)
-    except Missing as cause:
-        pytest.skip(f"mariadb: {cause}")
     yield server
     os.kill(server.pid, signal.SIGKILL)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
-from faults import append_all, append_and_disturb, once
+from faults import append_all, append_and_disturb, count_once, once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import Missing, Server, shared
-from servers.postgres import follow, halt, promote, revive, start
+from servers import Server, a_folder, required, shared
+from servers.postgres import follow, halt, kill, promote, revive, start
 from servers.proxy import Proxy
 
 from holdfast.backends.postgres import PostgresStore, open_url
-from holdfast.contracts import Insert, Put, Reader, Write
+from holdfast.contracts import Insert, Put
 from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed
 from holdfast.testing.opening import new_namespace
@@ -63,18 +60,7 @@ def test_a_replacement_whose_answer_was_lost_is_done_once(proxy: Proxy, way: str
 @pytest.mark.parametrize("way", ["request", "answer"])
 def test_a_plan_whose_commit_was_lost_is_not_carried_out_twice(proxy: Proxy, way: str) -> None:
     store = open_through(proxy, new_namespace())
-    store.commit([Insert(agent("counter", b"0"))])
-    cutting = [once()]
-
-    def one_more(reader: Reader) -> list[Write]:
-        (present,) = reader.get(agent("counter").kind, [("counter",)])
-        assert present is not None
-        if cutting:
-            setattr(proxy, f"cuts_{way}", cutting.pop())
-        return [Put(agent("counter", b"%d" % (int(present.body) + 1)), over=present.digest)]
-
-    store.commit(None, one_more)
-    assert (proxy.cuts, dump(store)) == (1, [agent("counter", b"1")])
+    count_once(proxy, store, way)
     store.close()
 
 
@@ -128,28 +114,25 @@ def test_reads_go_on_after_every_connection_was_cut(proxy: Proxy) -> None:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Where a test keeps servers of its own; they end with it."""
-    with TemporaryDirectory(dir=os.environ["HOLDFAST_TEST_SERVERS"]) as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
-        for one in Path(name).iterdir():
+    with a_folder() as folder:
+        yield folder
+        for one in folder.iterdir():
             halt(one)
 
 
 @pytest.fixture
 def server(folder: Path) -> Server:
     (folder / "first").mkdir()
-    try:
+    with required("postgres"):
         return start(folder / "first")
-    except Missing as cause:
-        pytest.skip(f"postgres: {cause}")
 
 
 def test_appends_survive_a_server_that_is_killed(server: Server) -> None:
-    def kill() -> None:
-        os.kill(server.pid, signal.SIGKILL)
+    def fail() -> None:
+        kill(server)
         revive(server)
 
-    append_and_disturb(open_url(server.url), kill)
+    append_and_disturb(open_url(server.url), fail)
 
 
 def test_appends_go_on_at_the_standby_that_takes_over(server: Server, folder: Path) -> None:
@@ -157,7 +140,7 @@ def test_appends_go_on_at_the_standby_that_takes_over(server: Server, folder: Pa
     standby = follow(server, folder / "second")
 
     def fail_over() -> None:
-        os.kill(server.pid, signal.SIGKILL)
+        kill(server)
         promote(standby)
 
     hosts = ",".join(f"127.0.0.1:{conninfo_to_dict(one.url)['port']}" for one in (server, standby))
@@ -168,7 +151,7 @@ def test_appends_go_on_at_the_standby_that_takes_over(server: Server, folder: Pa
 def test_a_server_that_is_gone_is_said_to_be_so_at_the_limit(server: Server) -> None:
     store = open_url(server.url)
     store.commit([Insert(session("s"))])
-    os.kill(server.pid, signal.SIGKILL)
+    kill(server)
     with pytest.raises(ConnectionFailed), within(1.0):
         dump(store)
     store.close()

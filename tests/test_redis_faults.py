@@ -1,24 +1,23 @@
-"""Servers that die, wires that break, memory that is full: nothing acknowledged is lost, and nothing is there twice."""
+"""Servers that die, connections that break, full memory: nothing acknowledged is lost, and nothing is there twice."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Semaphore
 from urllib.parse import urlsplit
 
 import pytest
 import redis
+from faults import Crowd, every, never, once
 from servers import Server, free_port, valkey
-from servers.wire import Wire
+from servers.proxy import Proxy
 
 import holdfast
-from holdfast import Holdfast, Message
+from holdfast import Message
 from holdfast.backends._redis.rows import encode_key
 from holdfast.backends.redis import RedisStore
 from holdfast.contracts import Insert, Put, Query
@@ -28,8 +27,7 @@ from holdfast.kinds import AGENTS
 from holdfast.testing import kills
 from holdfast.testing.records import agent, dump, insert, message, only
 
-WRITERS, APPENDS, KILLS = 4, 60, 4
-LONG_S = 60
+APPENDS, KILLS = 60, 4
 
 
 class Own:
@@ -65,10 +63,9 @@ def own(tmp_path: Path) -> Iterator[Own]:
 
 
 @pytest.fixture
-def proxy(own: Own) -> Iterator[Wire]:
-    proxy = Wire(own.port)
-    yield proxy
-    proxy.close()
+def proxy(own: Own) -> Iterator[Proxy]:
+    with Proxy(own.port) as proxy:
+        yield proxy
 
 
 @contextmanager
@@ -78,61 +75,21 @@ def opened(url: str) -> Iterator[RedisStore]:
         yield store
 
 
-def through(proxy: Wire) -> RedisStore:
-    """A store at the other end of a wire."""
+def through(proxy: Proxy) -> RedisStore:
+    """A store at the other end of a proxy."""
     return RedisStore(f"redis://127.0.0.1:{proxy.port}/0")
-
-
-def say(url: str, writer: int, acknowledged: Semaphore) -> list[str]:
-    """Append message after message, each until it is acknowledged; returns their ids."""
-    said = [Message.user(f"writer {writer} message {number}") for number in range(APPENDS)]
-    with holdfast.open(url) as hf:
-        for one in said:
-            _insist(hf, one)
-            acknowledged.release()
-    return [one.id for one in said]
-
-
-def _insist(hf: Holdfast, one: Message) -> None:
-    for _ in range(100):
-        try:
-            hf.sessions.append("s", one)
-            return
-        except ConnectionFailed:
-            continue  # it may have happened or not; saying it again is safe
-    raise AssertionError("a hundred attempts were not enough")
-
-
-def crowd(pool: ThreadPoolExecutor, url: str) -> tuple[list[Future[list[str]]], Semaphore]:
-    """Writers under way on one session, and how much they have had acknowledged."""
-    with holdfast.open(url) as hf:
-        hf.sessions.create(id="s")
-    acknowledged = Semaphore(0)
-    return [pool.submit(say, url, writer, acknowledged) for writer in range(WRITERS)], acknowledged
-
-
-def check(url: str, writing: list[Future[list[str]]]) -> None:
-    """Everything acknowledged is there, once, in one sound chain."""
-    said = [id for one in writing for id in one.result(LONG_S)]
-    with holdfast.open(url) as hf:
-        found = list(hf.sessions.messages("s"))
-        assert Counter(one.id for one in found) == Counter(said)
-        assert [one.seq for one in found] == list(range(1, WRITERS * APPENDS + 1))
-        assert hf.verify().problems == []
 
 
 # servers that die
 
 
 def test_a_killed_server_loses_and_doubles_nothing(own: Own) -> None:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        writing, acknowledged = crowd(pool, own.url)
+    crowd = Crowd(own.url, APPENDS)
+    with crowd.at_work():
         for _ in range(KILLS):
-            for _ in range(WRITERS * APPENDS // (KILLS + 1)):
-                assert acknowledged.acquire(timeout=LONG_S)
+            crowd.wait_for(crowd.total // (KILLS + 1))
             own.kill()
-        wait(writing, LONG_S)
-    check(own.url, writing)
+    crowd.check(own.url)
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
@@ -155,49 +112,46 @@ def test_a_killed_client_leaves_nothing_half_done(own: Own) -> None:
     assert (tally.problems, tally.crashes) == ([], KILLS)
 
 
-# wires that break
+# connections that break
 
 
-def test_wires_that_break_in_commits_lose_and_double_nothing(own: Own, proxy: Wire) -> None:
-    url = f"redis://127.0.0.1:{proxy.port}/0"
-    with ThreadPoolExecutor(WRITERS) as pool:
-        writing, acknowledged = crowd(pool, url)
-        proxy.lose_every(7)
-        for number in range(WRITERS * APPENDS):
-            assert acknowledged.acquire(timeout=LONG_S)
-            if number % 10 == 9:
-                proxy.cut()
-        wait(writing, LONG_S)
-    proxy.lose_every(0)
-    assert proxy.lost > WRITERS * APPENDS // 7
-    check(own.url, writing)
+def test_connections_that_break_in_commits_lose_and_double_nothing(own: Own, proxy: Proxy) -> None:
+    crowd = Crowd(f"redis://127.0.0.1:{proxy.port}/0", APPENDS)
+    with crowd.at_work():
+        proxy.cuts_answer = every(7)
+        for _ in range(crowd.total // 10):
+            crowd.wait_for(10)
+            proxy.cut_all()
+    proxy.cuts_answer = never
+    assert proxy.cuts > crowd.total // 7
+    crowd.check(own.url)
 
 
-def test_a_commit_whose_answer_is_lost_is_made_once(proxy: Wire) -> None:
+def test_a_commit_whose_answer_is_lost_is_made_once(proxy: Proxy) -> None:
     old, new = agent("a", b"old"), agent("a", b"new")
     store = through(proxy)
     store.commit([Insert(old)])
-    proxy.lose()
+    proxy.cuts_answer = once()
     store.commit([Put(new, over=old.digest)])
-    assert proxy.lost == 1
+    assert proxy.cuts == 1
     assert only(store, new) == new
     store.close()
 
 
-def test_a_commit_whose_answer_is_lost_stands_even_if_others_have_gone_on(own: Own, proxy: Wire) -> None:
+def test_a_commit_whose_answer_is_lost_stands_even_if_others_have_gone_on(own: Own, proxy: Proxy) -> None:
     old, new, newer = (agent("a", body) for body in (b"old", b"new", b"newer"))
     store, other = through(proxy), RedisStore(own.url)
     store.commit([Insert(old)])
-    proxy.lose(then=lambda: other.commit([Put(newer, over=new.digest)]))
+    proxy.cuts_answer = once(then=lambda: other.commit([Put(newer, over=new.digest)]))
     store.commit([Put(new, over=old.digest)])
     assert only(store, newer) == newer
     store.close()
     other.close()
 
 
-def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, proxy: Wire) -> None:
+def test_at_the_limit_the_outcome_of_a_commit_that_was_sent_is_unknown(own: Own, proxy: Proxy) -> None:
     store = through(proxy)
-    proxy.lose(then=proxy.close)
+    proxy.cuts_answer = once(then=proxy.close)
     with within(0.3), pytest.raises(ConnectionFailed) as failure:
         store.commit([Insert(agent("a"))])
     assert failure.value.outcome == "unknown"
@@ -238,10 +192,10 @@ def test_those_who_wait_for_a_turn_all_get_it(own: Own) -> None:
         with holdfast.open(own.url) as hf:
             hf.sessions.append("s", Message.user(str(number)))
 
-    with holdfast.open(own.url) as hf, ThreadPoolExecutor(WRITERS) as pool:
+    with holdfast.open(own.url) as hf, ThreadPoolExecutor(4) as pool:
         hf.sessions.create(id="s")
         hold_turn(own, 700)
-        list(pool.map(write, range(WRITERS)))
+        list(pool.map(write, range(4)))
         assert sorted(one.text for one in hf.sessions.messages("s")) == ["0", "1", "2", "3"]
 
 

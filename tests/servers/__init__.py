@@ -13,9 +13,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -56,13 +57,32 @@ def shared(name: str, start: Callable[[Path], Server]) -> str:
 
 def _start(name: str, start: Callable[[Path], Server], folder: Path) -> Server:
     folder.mkdir()
+    with required(name):
+        try:
+            return start(folder)
+        except Missing:
+            shutil.rmtree(folder)
+            raise
+    raise AssertionError("a server that is missing ends the test")
+
+
+@contextmanager
+def required(name: str) -> Iterator[None]:
+    """Skip the test when its server cannot be had; fail it with CI=true."""
     try:
-        return start(folder)
+        yield
     except Missing as cause:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{name} could not be started: {cause}")
-        shutil.rmtree(folder)
         pytest.skip(f"{name}: {cause}")
+
+
+@contextmanager
+def a_folder() -> Iterator[Path]:
+    """A folder for a server of a test's own, which a server that refuses to be root can read, too."""
+    with TemporaryDirectory(dir=os.environ[FOLDER], ignore_cleanup_errors=True) as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
 
 
 def stop_all(folder: Path) -> None:
@@ -90,12 +110,6 @@ def free_port(below: int = 55_535) -> int:
             port: int = probe.getsockname()[1]
         if port < below:
             return port
-
-
-def launch(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    """Start a server that outlives the test process; what it says goes into a file beside its data."""
-    with (folder / "output.txt").open("ab") as output:
-        return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def spawn(command: list[str], folder: Path) -> int:

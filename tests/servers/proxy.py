@@ -36,6 +36,10 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more connections, and cut those there are."""
         self._end(self._listener)
         self.cut_all()
 

@@ -121,9 +121,14 @@ def is_idle(con: Connection) -> bool:
     return con.info.transaction_status == TransactionStatus.IDLE
 
 
+def _is_drivers_own(cause: psycopg.Error) -> bool:
+    """Whether the driver says it, not the server: the line is broken, or in a state that cannot be told."""
+    return isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None
+
+
 def translate(cause: psycopg.Error, con: Connection, outcome: Literal["none", "unknown"]) -> HoldfastError:
     """What an error means; where the connection is lost, with what that leaves of the outcome."""
-    if con.closed or isinstance(cause, LOST):
+    if con.closed or isinstance(cause, LOST) or _is_drivers_own(cause):
         con.close()
         kept = "none" if isinstance(cause, pg.ReadOnlySqlTransaction) else outcome
         return ConnectionFailed(f"the connection to PostgreSQL broke: {cause}", outcome=kept)
