@@ -1,4 +1,4 @@
-"""Appends by many while something breaks, and cuts of a connection: what the tests of servers that fail share."""
+"""Appends by many while something breaks, rivals, and cuts of a connection: what the tests of servers share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import holdfast
 from holdfast.client import Holdfast
 from holdfast.contracts import Insert, Put, Reader, RecordStore, Write
 from holdfast.errors import ConnectionFailed
+from holdfast.kinds import SESSIONS
 from holdfast.model import Message
-from holdfast.testing.records import agent, dump
+from holdfast.testing.records import agent, dump, session
 
 WRITERS = 4
 APPENDS = 60
@@ -60,6 +61,20 @@ def append_and_disturb(store: RecordStore, disturb: Callable[[], object]) -> Non
         append_all(store, progress)
         disturbing.result()
     store.close()
+
+
+def plan_beside_an_insert(store: RecordStore) -> None:
+    """What a plan has found absent cannot come between its look and its commit: it plans again."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def plan(reader: Reader) -> list[Write]:
+            if reader.get(SESSIONS, [("s",)]) == [None]:
+                pool.submit(store.commit, [Insert(session("s"))]).result()
+                return [Put(agent("a", b"there was no session"))]
+            return [Put(agent("a", b"there was one"))]
+
+        store.commit(None, plan)
+    assert dump(store) == [agent("a", b"there was one"), session("s")]
 
 
 class Crowd:

@@ -92,13 +92,7 @@ def test_an_outcome_that_nobody_can_tell_is_said_to_be_unknown(
     proxy: Proxy, store: MysqlStore, other: MysqlStore
 ) -> None:
     store.commit([Insert(agent("a", b"old"))])
-
-    def cuts(_: bytes) -> bool:
-        proxy.cuts_answer = lambda _: False
-        other.commit([Put(agent("a", b"theirs"))])
-        return True
-
-    proxy.cuts_answer = cuts
+    proxy.cuts_answer = once(then=lambda: other.commit([Put(agent("a", b"theirs"))]))
     with pytest.raises(ConnectionFailed) as failure:
         store.commit([Put(agent("a", b"mine"), over=agent("a", b"old").digest)])
     assert failure.value.outcome == "unknown"
@@ -110,13 +104,11 @@ def test_nobody_is_told_that_nothing_was_written_while_that_is_in_doubt(
     store.commit([Insert(agent("a", b"old"))])
     with ExitStack() as until_the_end:
 
-        def cuts(_: bytes) -> bool:
-            proxy.cuts_answer = lambda _: False
+        def hold() -> None:
             con = until_the_end.enter_context(other._connection())
             con.carry_out([BEGIN, (f"SELECT 1 FROM holdfast_agents WHERE space = {other.space} FOR UPDATE", [])])
-            return True
 
-        proxy.cuts_answer = cuts
+        proxy.cuts_answer = once(then=hold)
         with pytest.raises(ConnectionFailed) as failure, within(1.0):
             store.commit([Put(agent("a", b"new"), over=agent("a", b"old").digest)])
     assert failure.value.outcome == "unknown"

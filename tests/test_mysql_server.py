@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 import pytest
+from faults import plan_beside_an_insert
 from servers import shared
 from servers.mariadb import address_of, ask, port_of, start
 from servers.proxy import Proxy
@@ -19,7 +20,7 @@ from holdfast.backends._sql import MYSQL, where
 from holdfast.backends.mysql import MysqlStore, open_url
 from holdfast.client import Holdfast
 from holdfast.client import open as open_store
-from holdfast.contracts import Delete, Insert, Put, Query, Reader, Require, Taken, Write
+from holdfast.contracts import Delete, Insert, Put, Query, Require, Taken, Write
 from holdfast.deadlines import within
 from holdfast.errors import Busy, MigrationError, NotFound
 from holdfast.filters import Filter
@@ -167,16 +168,7 @@ def test_a_page_far_behind_is_found_by_the_key(store: MysqlStore) -> None:
 
 
 def test_what_a_plan_found_absent_stays_absent_until_it_is_done(store: MysqlStore) -> None:
-    with ThreadPoolExecutor(1) as pool:
-
-        def plan(reader: Reader) -> list[Write]:
-            if reader.get(SESSIONS, [("s",)]) == [None]:
-                pool.submit(store.commit, [Insert(session("s"))]).result()
-                return [Put(agent("a", b"there was no session"))]
-            return [Put(agent("a", b"there was one"))]
-
-        store.commit(None, plan)
-    assert dump(store) == [agent("a", b"there was one"), session("s")]
+    plan_beside_an_insert(store)
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -68,13 +68,7 @@ def test_an_outcome_that_nobody_can_tell_is_said_to_be_unknown(proxy: Proxy) -> 
     namespace = new_namespace()
     store, other = open_through(proxy, namespace), open_url(shared("postgres", start), namespace=namespace)
     store.commit([Insert(agent("a", b"old"))])
-
-    def cuts(_: bytes) -> bool:
-        proxy.cuts_answer = lambda _: False
-        other.commit([Put(agent("a", b"theirs"))])
-        return True
-
-    proxy.cuts_answer = cuts
+    proxy.cuts_answer = once(then=lambda: other.commit([Put(agent("a", b"theirs"))]))
     with pytest.raises(ConnectionFailed) as failure:
         store.commit([Put(agent("a", b"mine"), over=agent("a", b"old").digest)])
     assert failure.value.outcome == "unknown"
@@ -87,12 +81,10 @@ def test_nobody_is_told_that_nothing_was_written_while_that_is_in_doubt(proxy: P
     store.commit([Insert(agent("a", b"old"))])
     with psycopg.connect(shared("postgres", start)) as holder:
 
-        def cuts(_: bytes) -> bool:
-            proxy.cuts_answer = lambda _: False
+        def hold() -> None:
             holder.execute("SELECT FROM holdfast.agents WHERE space = %s FOR UPDATE", (store.space,))
-            return True
 
-        proxy.cuts_answer = cuts
+        proxy.cuts_answer = once(then=hold)
         with pytest.raises(ConnectionFailed) as failure, within(1.0):
             store.commit([Put(agent("a", b"new"), over=agent("a", b"old").digest)])
     assert failure.value.outcome == "unknown"

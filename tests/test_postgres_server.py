@@ -9,6 +9,7 @@ from os import kill
 
 import psycopg
 import pytest
+from faults import plan_beside_an_insert
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import shared
 from servers.postgres import start
@@ -19,7 +20,7 @@ from holdfast.backends._postgres_connection import Connection, connect
 from holdfast.backends.postgres import Durability, PostgresStore, open_url
 from holdfast.client import Holdfast
 from holdfast.client import open as open_store
-from holdfast.contracts import Delete, Insert, Put, Reader, Require, Taken, Write
+from holdfast.contracts import Delete, Insert, Put, Require, Taken
 from holdfast.deadlines import within
 from holdfast.errors import Busy, ConnectionFailed, InvalidInput, MigrationError, NotFound
 from holdfast.filters import Filter
@@ -149,16 +150,7 @@ def test_nothing_of_a_session_is_left_where_statements_are_not_prepared(url: str
 
 
 def test_what_a_plan_found_absent_stays_absent_until_it_is_done(store: PostgresStore) -> None:
-    with ThreadPoolExecutor(1) as pool:
-
-        def plan(reader: Reader) -> list[Write]:
-            if reader.get(SESSIONS, [("s",)]) == [None]:
-                pool.submit(store.commit, [Insert(session("s"))]).result()
-                return [Put(agent("a", b"there was no session"))]
-            return [Put(agent("a", b"there was one"))]
-
-        store.commit(None, plan)
-    assert dump(store) == [agent("a", b"there was one"), session("s")]
+    plan_beside_an_insert(store)
 
 
 def test_a_commit_of_every_sort_of_write_is_one_commit(store: PostgresStore) -> None:

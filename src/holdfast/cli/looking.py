@@ -28,44 +28,42 @@ def stats(as_json: bool) -> None:
     say(f"{'stored':>12}  {size(found.bytes)}")
 
 
-def search_for(
-    text: str, within: str | None, agent: str | None, user: str | None, substring: bool, limit: int, as_json: bool
-) -> None:
-    """Print the messages that match."""
-    open_to_read().close()  # a search fills the index, but must not make a store
-    with open_to_write() as hf, progress("indexing") as tell:
-        found = hf.search(
-            text,
-            session_id=None if within is None else finding.session(hf, within).id,
-            agent_id=None if agent is None else finding.agent(hf, agent).id,
-            user_id=user,
-            substring=substring,
-            limit=limit,
-            progress=tell,
-        )
-    if as_json:
-        for one in found:
-            line(one)
-    elif found:
-        rows = [(one.session_id, one.message.seq, one.message.role, one_line(one.snippet)) for one in found]
-        draw(("session", "message", "role", "text"), rows, right=("message",))
-    else:
-        click.echo("no message has that; --substring also looks inside words", err=True)
+def searching(called: str) -> click.Command:
+    """The command, for the name it is called by."""
 
+    @click.command(cls=Command, examples=f"{called} ryokan\n{called} ryokan --in kyoto --json")
+    @click.argument("text")
+    @click.option("--in", "within", metavar="ID", help="Only in this session.")
+    @click.option("--agent", metavar="ID", help="Only in this agent's sessions.")
+    @click.option("--user", metavar="ID", help="Only in this user's sessions.")
+    @click.option("--substring", is_flag=True, help="Also inside words.")
+    @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="At most so many.")
+    @as_json
+    def search(
+        text: str, within: str | None, agent: str | None, user: str | None, substring: bool, limit: int, as_json: bool
+    ) -> None:
+        """Find messages by their words."""
+        open_to_read().close()  # a search fills the index, but must not make a store
+        with open_to_write() as hf, progress("indexing") as tell:
+            found = hf.search(
+                text,
+                session_id=None if within is None else finding.session(hf, within).id,
+                agent_id=None if agent is None else finding.agent(hf, agent).id,
+                user_id=user,
+                substring=substring,
+                limit=limit,
+                progress=tell,
+            )
+        if as_json:
+            for one in found:
+                line(one)
+        elif found:
+            rows = [(one.session_id, one.message.seq, one.message.role, one_line(one.snippet)) for one in found]
+            draw(("session", "message", "role", "text"), rows, right=("message",))
+        else:
+            click.echo("no message has that; --substring also looks inside words", err=True)
 
-@click.command(cls=Command, examples="holdfast search ryokan\nholdfast search ryokan --in kyoto --json")
-@click.argument("text")
-@click.option("--in", "within", metavar="ID", help="Only in this session.")
-@click.option("--agent", metavar="ID", help="Only in this agent's sessions.")
-@click.option("--user", metavar="ID", help="Only in this user's sessions.")
-@click.option("--substring", is_flag=True, help="Also inside words.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="At most so many.")
-@as_json
-def search(
-    text: str, within: str | None, agent: str | None, user: str | None, substring: bool, limit: int, as_json: bool
-) -> None:
-    """Find messages by their words."""
-    search_for(text, within, agent, user, substring, limit, as_json)
+    return search
 
 
 @click.command(cls=Command, examples='holdfast log kyoto --last 10\nholdfast log kyoto --at "before booking" --json')
@@ -120,4 +118,10 @@ def diff(before: str, after: str, as_json: bool) -> None:
         draw_diff(console(), found)
 
 
-COMMANDS: dict[str, click.Command] = {"stats": stats, "search": search, "log": log, "tree": tree, "diff": diff}
+COMMANDS: dict[str, click.Command] = {
+    "stats": stats,
+    "search": searching("holdfast search"),
+    "log": log,
+    "tree": tree,
+    "diff": diff,
+}

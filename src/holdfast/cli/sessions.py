@@ -10,7 +10,7 @@ from holdfast.cli import finding
 from holdfast.cli.asking import confirm
 from holdfast.cli.damage import Watch
 from holdfast.cli.documents import conversation, fields_and_messages, read_json
-from holdfast.cli.looking import search_for
+from holdfast.cli.looking import searching
 from holdfast.cli.printing import deleted, document, line, moment, one_line, say
 from holdfast.cli.settings import open_to_read, open_to_write
 from holdfast.cli.shapes import Group, as_json, json_anyway, with_limit, with_yes
@@ -56,19 +56,7 @@ def load(id: str, branch: int | None) -> None:
     watch.end()
 
 
-@session.command(examples="holdfast session search ryokan\nholdfast session search yok --substring --json")
-@click.argument("text")
-@click.option("--in", "within", metavar="ID", help="Only in this session.")
-@click.option("--agent", metavar="ID", help="Only in this agent's sessions.")
-@click.option("--user", metavar="ID", help="Only in this user's sessions.")
-@click.option("--substring", is_flag=True, help="Also inside words.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="At most so many.")
-@as_json
-def search(
-    text: str, within: str | None, agent: str | None, user: str | None, substring: bool, limit: int, as_json: bool
-) -> None:
-    """Find messages by their words."""
-    search_for(text, within, agent, user, substring, limit, as_json)
+session.add_command(searching("holdfast session search"))
 
 
 @session.command("list", examples="holdfast session list\nholdfast session list --agent scout --json")

@@ -13,6 +13,7 @@ from pymongo import IndexModel
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
+from holdfast.backends._chunks import chunks_of, in_chunks
 from holdfast.backends._mongo.answers import answering, patiently
 from holdfast.backends._mongo.documents import PART, PAST, Document, place
 from holdfast.backends._mongo.space import new_token
@@ -22,7 +23,6 @@ from holdfast.errors import Busy, HoldfastError, NotFound
 
 R = TypeVar("R")
 
-CHUNK = 1024 * 1024
 PAGE = 500
 TRIES = 20
 
@@ -44,7 +44,7 @@ class MongoBlobs:
         digest, size, staged = hashlib.sha256(), 0, new_token()
         published = False
         try:
-            for n, piece in enumerate(_pieces(chunks)):
+            for n, piece in enumerate(in_chunks(chunks)):
                 digest.update(piece)
                 size += len(piece)
                 self._stage(staged, n, piece)
@@ -84,12 +84,12 @@ class MongoBlobs:
         return self._read(found["_id"], start, size if stop is None else min(stop, size))
 
     def _read(self, staged: str, start: int, stop: int) -> Iterator[bytes]:
-        for n in range(start // CHUNK, -(-stop // CHUNK)):
+        for n, wanted in chunks_of(start, stop):
             name = _piece(staged, n)
             found = self._ask(lambda name=name: self._pieces.find_one({"_id": name}))  # type: ignore[misc]
             if found is None:
                 raise NotFound("the blob was deleted while it was read")
-            yield bytes(found["bytes"])[max(0, start - n * CHUNK) : stop - n * CHUNK]
+            yield bytes(found["bytes"])[wanted]
 
     def delete(self, digest: bytes, before: int | None = None) -> bool:
         self._opened.to_write()
@@ -158,16 +158,3 @@ def _piece(staged: str, n: int) -> str:
 
 def _now() -> Int64:
     return Int64(time.time_ns() // 1000)
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, the last shorter; one empty piece if there are none."""
-    waiting, first = bytearray(), True
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) > CHUNK:
-            yield bytes(waiting[:CHUNK])
-            del waiting[:CHUNK]
-            first = False
-    if waiting or first:
-        yield bytes(waiting)

@@ -1,4 +1,4 @@
-"""Blobs on the server: pieces of half a megabyte in a hash, staged under a name and published under their digest."""
+"""Blobs on the server: pieces of a megabyte in a hash, staged under a name and published under their digest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from holdfast.backends._chunks import chunks_of, in_chunks
 from holdfast.contracts import Blob
 from holdfast.errors import BackendError, HoldfastError, NotFound
 from holdfast.ids import new_id
@@ -14,7 +15,6 @@ from holdfast.ids import new_id
 if TYPE_CHECKING:
     from holdfast.backends.redis import RedisStore
 
-PIECE = 512 * 1024
 PAGE = 500
 
 
@@ -30,7 +30,7 @@ class RedisBlobs:
     def put(self, chunks: Iterable[bytes]) -> Blob:
         digest, size, count, name = hashlib.sha256(), 0, 0, new_id()
         try:
-            for piece in _pieces(chunks):
+            for piece in in_chunks(chunks):
                 digest.update(piece)
                 self._stage(name, count, piece)
                 size += len(piece)
@@ -64,11 +64,11 @@ class RedisBlobs:
         return self._read(digest, start, size if stop is None else min(stop, size))
 
     def _read(self, digest: bytes, start: int, stop: int) -> Iterator[bytes]:
-        for number in range(start // PIECE, -(-stop // PIECE)):
+        for number, wanted in chunks_of(start, stop):
             piece = self._store.to_read().say("HGET", self._published(digest), number)
             if piece is None:
                 raise NotFound("the blob was deleted while it was read")
-            yield piece[max(0, start - number * PIECE) : stop - number * PIECE]
+            yield piece[wanted]
 
     def delete(self, digest: bytes, before: int | None = None) -> bool:
         keys = [self._blobs, self._order, self._published(digest)]
@@ -102,16 +102,3 @@ class RedisBlobs:
 def _blob(digest: bytes, known: bytes) -> Blob:
     size, put_at = known.split()
     return Blob(digest=digest, size=int(size), put_at=int(put_at))
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, the last shorter; one empty piece if there are none."""
-    waiting, first = bytearray(), True
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) > PIECE:
-            yield bytes(waiting[:PIECE])
-            del waiting[:PIECE]
-            first = False
-    if waiting or first:
-        yield bytes(waiting)
