@@ -106,13 +106,14 @@ class Instant:
         yield from self._marks.values()
 
 
-def stage(reader: Reader, agent_id: str, leave: int = CAPACITY) -> list[Write]:
+def stage(reader: Reader, agent_id: str, leave: int | None = None) -> list[Write]:
     """Capture some of the moved sessions under the next checkpoint's number, which nobody reads yet.
 
     Sessions that move again are marked again, and what is staged for them is replaced, so a crash or a
     rival does no harm. One mark at least must be left, by which `changed` knows that a checkpoint is due.
     """
     instant = Instant(reader, agent_id)
+    leave = CAPACITY if leave is None else leave
     marks = instant.marks(CAPACITY + leave)
     if len(marks) <= leave:
         return []

@@ -11,7 +11,7 @@ from msgspec.structs import replace as with_changes
 from holdfast import appends, codec, history
 from holdfast import checkpoint_records as records
 from holdfast.agent_records import Present
-from holdfast.capturing import CAPACITY, Instant, stage
+from holdfast.capturing import Instant, stage
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import commit
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
@@ -177,7 +177,7 @@ class Keeping(Finding):
         self._ground.heads.clear()
         return records.view(made[-1])
 
-    def _stage(self, agent_id: str, leave: int = CAPACITY) -> None:
+    def _stage(self, agent_id: str, leave: int | None = None) -> None:
         """Capture beforehand what one commit could not hold, or all but a few; settle first what counts already."""
         settle(self._store, agent_id)
         staged: list[Write] = []
@@ -193,7 +193,7 @@ class Keeping(Finding):
     def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:
         """The checkpoint's record; the instant has then captured every session that moved."""
         if not instant.capture_all():
-            raise Conflict(f"more than {CAPACITY} sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
+            raise Conflict(f"too many sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
         present = instant.present
         return records.checkpoint_record(
             with_changes(

@@ -16,12 +16,11 @@ from holdfast.kinds import HEADS, RESTORES
 from holdfast.model import Checkpoint, Usage
 from holdfast.testing.domain_checkpoints import begin, said
 from holdfast.testing.driving import Clock, Door, HoldfastKit, texts, users
-from holdfast.testing.planting import BreaksOff, Meddles, crowd
+from holdfast.testing.planting import BreaksOff, Meddles, crowd, small_commits
 from holdfast.testing.records import dump
 
-CROWD = 520  # sessions that are detached: two writes each, more than one commit takes
+CROWD = 21  # sessions that are detached: two writes each, more than one small commit takes
 MOST_COMMITS = 30
-LONG_S = 300.0  # for a server that is slow and shares the machine
 
 
 def settle_in(door: Door, count: int = CROWD) -> Checkpoint:
@@ -57,7 +56,7 @@ def break_off_published(door: Door, made: Checkpoint) -> Holdfast:
     old = look(door.hf)
     for commits in range(MOST_COMMITS):
         with pytest.raises(ConnectionFailed):
-            Holdfast(BreaksOff(door.store, commits), timeout=LONG_S).checkpoints.restore(made.id)
+            Holdfast(BreaksOff(door.store, commits)).checkpoints.restore(made.id)
         hf = door.reopen()
         assert hf.verify().problems == []
         if look(hf) != old:
@@ -68,22 +67,26 @@ def break_off_published(door: Door, made: Checkpoint) -> Holdfast:
 class StagedRestoreKit(HoldfastKit):
     """Subclass it as `TestMyStagedRestores` and say how to `open` the store; never override a test."""
 
-    def test_twelve_hundred_sessions_are_moved_and_detached_and_back(self, door: Door) -> None:
+    @pytest.fixture(autouse=True)
+    def _commits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        small_commits(monkeypatch)
+
+    def test_more_sessions_than_a_commit_takes_are_moved_and_detached_and_back(self, door: Door) -> None:
         begin(door.hf)
-        old = crowd(door.store, 600)
+        old = crowd(door.store, CROWD)
         made = door.hf.checkpoints.create("scout")
         for name in old:
             door.hf.sessions.append(name, *users(f"later {name}"))
-        new = crowd(door.store, 600, "new")
-        result = door.hf.checkpoints.restore(made.id, timeout=LONG_S)
+        new = crowd(door.store, CROWD, "new")
+        result = door.hf.checkpoints.restore(made.id)
         assert (sorted(result.sessions), sorted(result.detached), result.missing) == (old, new, [])
         hf = door.reopen()
-        assert (hf.stats().sessions, left(door)) == (600, [])
+        assert (hf.stats().sessions, left(door)) == (CROWD, [])
         assert {len(texts(hf, name)) for name in old} == {0}
-        undone = hf.checkpoints.restore(result.recovery.id, timeout=LONG_S)
-        assert (len(undone.sessions), undone.detached) == (1200, [])
+        undone = hf.checkpoints.restore(result.recovery.id)
+        assert (len(undone.sessions), undone.detached) == (2 * CROWD, [])
         hf = door.reopen()
-        assert (hf.stats().sessions, left(door)) == (1200, [])
+        assert (hf.stats().sessions, left(door)) == (2 * CROWD, [])
         assert [texts(hf, name) for name in old] == [[f"later {name}"] for name in old]
 
     def test_a_copy_of_what_is_not_settled_is_as_if_it_were(self, door: Door) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 from random import Random
+from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -19,8 +20,6 @@ from holdfast.model import Embedding
 from holdfast.testing.damage import furnish
 from holdfast.testing.driving import Door, HoldfastKit, users
 from holdfast.testing.planting import BreaksOff
-
-PAIRS = 25  # tried of each kind
 
 
 def furnish_twice(store: RecordStore) -> None:
@@ -39,11 +38,11 @@ def furnish_twice(store: RecordStore) -> None:
         Holdfast(BreaksOff(store, 1)).sessions.delete("gone too")
 
 
-def pairs(store: RecordStore, kind: Kind) -> list[tuple[Record, Record]]:
+def pairs(store: RecordStore, kind: Kind, most: int) -> list[tuple[Record, Record]]:
     """Some pairs of a kind's records that say different things."""
     rows = list(store.scan(Query(kind=kind)))
     found = [(one, other) for one, other in combinations(rows, 2) if one.body != other.body]
-    return Random(kind.name).sample(found, min(PAIRS, len(found)))
+    return Random(kind.name).sample(found, min(most, len(found)))
 
 
 def swapped(one: Record, other: Record) -> Iterator[list[Record]]:
@@ -65,10 +64,13 @@ def overwrite(store: RecordStore, records: list[Record]) -> bool:
 class SwapKit(HoldfastKit):
     """Subclass it as `TestMySwaps` and say how to `open` the store; never override a test."""
 
+    pairs: ClassVar[int] = 3
+    """How many to try of each kind."""
+
     @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
     def test_two_rows_that_have_changed_places_are_found_and_named(self, door: Door, kind: Kind) -> None:
         furnish_twice(door.store)
-        hf, tried = door.reopen(), pairs(door.store, kind)
+        hf, tried = door.reopen(), pairs(door.store, kind, self.pairs)
         assert tried
         for one, other in tried:
             for changed in swapped(one, other):

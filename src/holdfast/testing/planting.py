@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from holdfast import codec, history
+from holdfast import agent_restores, capturing, codec, history, settling
 from holdfast.commits import get
 from holdfast.contracts import (
     Blob,
@@ -68,6 +69,17 @@ def detach(store: RecordStore, session_id: str) -> None:
     seen = history.must_see(store, session_id)
     gone = replace(seen.pointer, detached_by="a restore")
     store.commit([Put(history.pointer_record(gone, seen.later), seen.digest)])
+
+
+def small_commits(patch: pytest.MonkeyPatch) -> None:
+    """Let restores and captures take 25 times fewer sessions into a commit, so that a few are already too many."""
+    for module, name in (
+        (agent_restores, "MAX_WRITES"),
+        (agent_restores, "BATCH"),
+        (settling, "BATCH"),
+        (capturing, "CAPACITY"),
+    ):
+        patch.setattr(module, name, getattr(module, name) // 25)
 
 
 def crowd(store: RecordStore, count: int, prefix: str = "s") -> list[str]:
