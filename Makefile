@@ -4,7 +4,10 @@ BIN := .venv/bin
 ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shutil.disk_usage(p).free > 4 << 30 else "")
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
-.PHONY: setup demo test lint bench docs clean
+# Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of tests/adapters/.
+ADAPTERS := claude-agent
+
+.PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench docs clean
 
 setup: .venv/ready
 
@@ -19,6 +22,18 @@ demo: setup
 
 test: setup
 	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n auto
+
+test-adapters:
+	$(MAKE) --no-print-directory --jobs $(ADAPTERS:%=.venv-adapters/%/ready)
+	$(MAKE) --no-print-directory $(ADAPTERS:%=test-adapter-%)
+
+$(ADAPTERS:%=test-adapter-%): test-adapter-%: .venv-adapters/%/ready
+	$(if $(RAM),TMPDIR=$(RAM)) .venv-adapters/$*/bin/python -m pytest -n auto tests/adapters/$(subst -,_,$*)
+
+$(ADAPTERS:%=.venv-adapters/%/ready): .venv-adapters/%/ready: pyproject.toml .venv/ready
+	test -x .venv-adapters/$*/bin/python || $(PYTHON) -m venv --without-pip .venv-adapters/$*
+	$(BIN)/uv pip install --quiet --python .venv-adapters/$*/bin/python --editable ".[$*,adapter-tests]"
+	touch $@
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -41,4 +56,4 @@ docs: .venv-docs/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-docs build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs .venv-adapters build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,24 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import ROOT, SNIPPET, run_elsewhere, run_snippets
 
 import holdfast
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WRITTEN = [*PAGES, ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*/*.md"))]
 BROUGHT = {"index.md", "architecture.md", "changes.md", "results.md", "decisions/index.md"}  # by tools/site.py
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HERE = [page for page in PAGES if SNIPPET.search(page.read_text()) and page not in run_elsewhere()]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if SNIPPET.search(page.read_text())], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", HERE, ids=lambda page: page.name)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": page.stem}
-    for snippet in SNIPPET.findall(page.read_text()):
-        exec(compile(snippet, str(page), "exec"), names)
+    run_snippets(str(page.relative_to(ROOT)))
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
