@@ -170,6 +170,10 @@ class AsyncSessions:
             self._noun.messages, session_id, last=last, start=start, stop=stop, branch=branch, timeout=timeout
         )
 
+    def written(self, session_id: str, *, timeout: float | None = None) -> AsyncIterator[Message]:
+        """Every message a session reaches, on all its branches, in the order of writing; lazily, as `messages`."""
+        return self._bridge.iterate(self._noun.written, session_id, timeout=timeout)
+
     async def page(
         self, session_id: str, *, limit: int = 100, cursor: str | None = None, timeout: float | None = None
     ) -> Page[Message]:

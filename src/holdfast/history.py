@@ -11,6 +11,7 @@ the body says only what was said.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Iterator
 from typing import Any
 
@@ -263,6 +264,17 @@ def message_link(record: Record) -> bytes:
 
 def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[Message]:
     """The messages of a segment, with their places, usage and marks."""
+    return (message for _, message in _numbered(reader, session_id, history, segment))
+
+
+def read_as_written(reader: Reader, session_id: str, history: str, runs: list[Segment]) -> Iterator[Message]:
+    """The messages of several segments of one session, in the order they were written."""
+    rows = [_numbered(reader, session_id, history, run) for run in runs]
+    return (message for _, message in heapq.merge(*rows, key=lambda row: row[0]))
+
+
+def _numbered(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[tuple[int, Message]]:
+    """The messages of a segment with the numbers of their writes."""
     usages = _usages(reader, history, segment)
     pruned = _pruned(reader, history, segment)
     branch, low, before = segment.branch, segment.low, segment.before_id
@@ -273,7 +285,7 @@ def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Ite
         if seq >= low:
             message = codec.decode_message(row.body, f"message {seq} of session {session_id!r}")
             codec.place(message, session_id, branch, seq, before, usages.get(seq), seq in pruned)
-            yield message
+            yield int(row.fields[1] or 0), message
         before = row.fields[0]  # type: ignore[assignment]
 
 

@@ -156,6 +156,26 @@ class Transcripts(Noun):
             runs = history.between(runs, start, stop)
         return self._read(session_id, seen.pointer.history, runs)
 
+    def written(self, session_id: str, *, timeout: float | None = None) -> Iterator[Message]:
+        """Every message a session reaches, on all its branches, in the order of writing; lazily, as `messages`."""
+        with self._within(timeout):
+            seen = history.look_up(self._store, check_id(session_id, "session id"))
+            session = None if seen is None else get(self._store, SESSIONS, session_id)
+            if seen is None or session is None:
+                return iter(())
+            past = seen.pointer.history
+            branches = history.branches_of(self._store, past)
+            reached = history.reach_from(session, branches)
+            ends = {
+                at: history.end_of(self._store, branches[at]) if end is None else end for at, end in reached.items()
+            }
+        runs = [
+            Segment(branch=at, low=branches[at].fork_seq + 1, high=end, before_id=branches[at].fork_id)
+            for at, end in ends.items()
+            if end > branches[at].fork_seq
+        ]
+        return history.read_as_written(self._store, session_id, past, runs)
+
     def _runs(self, pointer: Pointer, branch: int | None) -> list[Segment]:
         if branch is None:
             return history.segments(self._store, pointer.history, pointer.branch, pointer.seq)

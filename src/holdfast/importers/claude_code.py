@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.appends import ROOT
 from holdfast.errors import CorruptData
-from holdfast.importers.claude_messages import kind_of, messages_of, usage_of
-from holdfast.importers.contents import listed
+from holdfast.importers.claude_messages import Turn, messages_of, usage_of
 from holdfast.importers.facts import given
 from holdfast.importers.placing import Placing
 from holdfast.importers.reading import derive, objects, usable_id
@@ -41,30 +40,6 @@ class _Use:
         self.first = self.last = usage
 
 
-class _Turn:
-    """One answer of the model and the results of its calls, as the uuids of their lines.
-
-    Parallel calls are written as a bush: each result hangs on its own line of the answer. That is no branch of the
-    conversation, so the lines follow one another.
-    """
-
-    def __init__(self) -> None:
-        self._answer: str | None = None
-        self._lines: set[str] = set()
-
-    def goes_on(self, raw: dict[str, Json], said: dict[str, Any]) -> bool:
-        """Whether a line belongs to the turn and hangs on it; any other line begins a new one."""
-        hangs = raw.get("parentUuid") in self._lines if isinstance(raw.get("parentUuid"), str) else False
-        if raw.get("type") == "assistant":
-            answer = said.get("id")
-            hangs = hangs and isinstance(answer, str) and answer == self._answer
-            self._answer = answer if isinstance(answer, str) else None
-        else:
-            hangs = hangs and any(kind_of(one) == "tool_result" for one in listed(said.get("content")))
-        self._lines = {*(self._lines if hangs else ()), str(raw["uuid"])}
-        return hangs
-
-
 class _Transcript:
     """One file under import, line by line."""
 
@@ -74,7 +49,7 @@ class _Transcript:
         self._file = file
         self._sessions: dict[str, Placing | None] = {}
         self._last: dict[str, str] = {}
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, Turn] = {}
         self._told: dict[str, dict[str, Json]] = {}
         self._stands_for: dict[str, str] = {}  # lines that are no message of their own: the message before them
         self._side: dict[str, str] = {}
@@ -161,7 +136,7 @@ class _Transcript:
     def _parent(self, raw: dict[str, Json], session_id: str, placing: Placing, where: str) -> str:
         named, said = raw.get("parentUuid"), raw.get("message")
         before = self._last.get(session_id, ROOT)
-        turn = self._turns.setdefault(session_id, _Turn())
+        turn = self._turns.setdefault(session_id, Turn())
         if turn.goes_on(raw, said if isinstance(said, dict) else {}):
             return before
         if not isinstance(named, str):

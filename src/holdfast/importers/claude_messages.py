@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, part_of, parts_of, role_of
+from holdfast.importers.contents import call_of, listed, part_of, parts_of, role_of
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.reading import moment_of, shaped
 from holdfast.model import Json, Message, Part, ToolCall, Usage
@@ -24,6 +24,30 @@ class _Tokens(Struct):
     output_tokens: int = 0
     cache_read_input_tokens: int | None = 0
     cache_creation_input_tokens: int | None = 0
+
+
+class Turn:
+    """One answer of the model and the results of its calls, as the uuids of their lines.
+
+    Parallel calls are written as a bush: each result hangs on its own line of the answer. That is no branch of the
+    conversation, so the lines follow one another.
+    """
+
+    def __init__(self) -> None:
+        self._answer: str | None = None
+        self._lines: set[str] = set()
+
+    def goes_on(self, raw: dict[str, Json], said: dict[str, Any]) -> bool:
+        """Whether a line belongs to the turn and hangs on it; any other line begins a new one."""
+        hangs = raw.get("parentUuid") in self._lines if isinstance(raw.get("parentUuid"), str) else False
+        if raw.get("type") == "assistant":
+            answer = said.get("id")
+            hangs = hangs and isinstance(answer, str) and answer == self._answer
+            self._answer = answer if isinstance(answer, str) else None
+        else:
+            hangs = hangs and any(kind_of(one) == "tool_result" for one in listed(said.get("content")))
+        self._lines = {*(self._lines if hangs else ()), str(raw["uuid"])}
+        return hangs
 
 
 def messages_of(raw: dict[str, Json], said: dict[str, Any], names: dict[str, str], where: str) -> Iterator[Message]:

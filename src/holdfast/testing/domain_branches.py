@@ -39,6 +39,17 @@ class BranchTests(HoldfastKit):
         assert list(hf.sessions.messages("s", branch=2)) == [m1, m3]
         assert list(hf.sessions.messages("s", branch=2, last=1)) == [m3]
 
+    def test_all_that_was_said_comes_in_the_order_of_writing(self, hf: Holdfast, again: Again) -> None:
+        m1, m2, m3 = fork_in_the_road(hf)
+        hf.sessions.switch("s", 1)
+        (m4,) = hf.sessions.append("s", *users("m4"))
+        fork = hf.sessions.fork("s", at=m3.id)
+        (own,) = hf.sessions.append(fork.id, *users("own"))
+        hf = again()
+        assert list(hf.sessions.written("s")) == [m1, m2, m3, m4]
+        assert [one.id for one in hf.sessions.written(fork.id)] == [m1.id, m3.id, own.id]
+        assert list(hf.sessions.written("none")) == []
+
     def test_a_branch_need_not_become_the_active_one(self, hf: Holdfast, again: Again) -> None:
         hf.sessions.create(id="s")
         m1, _ = hf.sessions.append("s", *users("m1", "m2"))

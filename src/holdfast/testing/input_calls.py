@@ -267,6 +267,7 @@ TIMED: dict[str, Give] = {
     "sessions.update": lambda hf, timeout: hf.sessions.update("s", title="x", timeout=timeout),
     "sessions.append": lambda hf, timeout: hf.sessions.append("s", Message.user("x"), timeout=timeout),
     "sessions.messages": lambda hf, timeout: list(hf.sessions.messages("s", timeout=timeout)),
+    "sessions.written": lambda hf, timeout: list(hf.sessions.written("s", timeout=timeout)),
     "sessions.page": lambda hf, timeout: hf.sessions.page("s", timeout=timeout),
     "sessions.tree": lambda hf, timeout: hf.sessions.tree("s", timeout=timeout),
     "sessions.switch": lambda hf, timeout: hf.sessions.switch("s", 1, timeout=timeout),

@@ -86,6 +86,7 @@ ID_QUESTIONS: dict[str, Give] = {
     "session to fork": lambda hf, id: hf.sessions.fork(id),
     "session to switch": lambda hf, id: hf.sessions.switch(id, 1),
     "session to attach": lambda hf, id: hf.sessions.attach(id),
+    "session to read as written": lambda hf, id: list(hf.sessions.written(id)),
     "session to draw": lambda hf, id: hf.sessions.tree(id),
     "message to read": lambda hf, id: hf.sessions.message("s", id),
     "message to redact": lambda hf, id: hf.sessions.redact("s", id, "why"),
