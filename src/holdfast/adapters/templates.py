@@ -65,6 +65,8 @@ def as_text(value: Json, what: str) -> Json:
 def _sayings(messages: Sequence[Message]) -> Iterator[Json]:
     """What messages say, in an order that the same messages always have."""
     for message in messages:
+        yield message.id
+        yield message.tool_call_id
         for part in message.content:
             if isinstance(part, Text):
                 yield part.text
@@ -75,7 +77,8 @@ def _sayings(messages: Sequence[Message]) -> Iterator[Json]:
             elif isinstance(part, Media):
                 yield part
         yield message.reasoning
-        yield from (call.arguments for call in message.tool_calls)
+        for call in message.tool_calls:
+            yield from (call.id, call.arguments)
 
 
 class _Leaving:
