@@ -105,7 +105,7 @@ def test_nobody_is_told_that_nothing_was_written_while_that_is_in_doubt(
     with ExitStack() as until_the_end:
 
         def hold() -> None:
-            con = until_the_end.enter_context(other._connection())
+            con = until_the_end.enter_context(other.connection())
             con.carry_out([BEGIN, (f"SELECT 1 FROM holdfast_agents WHERE space = {other.space} FOR UPDATE", [])])
 
         proxy.cuts_answer = once(then=hold)

@@ -157,7 +157,7 @@ def test_an_append_that_nobody_contests_is_one_round_trip(url: str) -> None:
 def test_a_page_far_behind_is_found_by_the_key(store: MysqlStore) -> None:
     store.commit([Insert(message("h", 1, seq, f"m{seq}")) for seq in range(1, 501)])
     parts, values = where(Query(kind=MESSAGES, prefix=("h",), after=("h", 1, 490)), MYSQL)
-    with store._connection() as con:
+    with store.connection() as con:
         text = f"EXPLAIN SELECT body FROM holdfast_messages WHERE space = {store.space} AND {' AND '.join(parts)}"
         (plan,) = con.carry_out([("ANALYZE TABLE holdfast_messages", []), (text, values)])[-1:]
     assert (plan[3], plan[5]) == ("range", "PRIMARY")
@@ -229,7 +229,7 @@ def test_bytes_that_would_have_to_be_escaped_fit_into_a_packet(store: MysqlStore
 
 def test_a_commit_that_waits_for_a_lock_is_busy_at_its_limit(store: MysqlStore) -> None:
     store.commit([Insert(agent("a"))])
-    with store._connection() as holder:
+    with store.connection() as holder:
         holder.carry_out([BEGIN, (f"SELECT 1 FROM holdfast_agents WHERE space = {store.space} FOR UPDATE", [])])
         with ThreadPoolExecutor(1) as pool, pytest.raises(Busy):
             pool.submit(replace_within, store, 0.3).result()

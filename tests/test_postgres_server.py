@@ -254,7 +254,7 @@ def test_a_commit_says_itself_how_durable_it_is(url: str) -> None:
 def said(store: PostgresStore) -> str:
     """What holds at the end of a commit's own transaction."""
     text, values = store._writer.statements([Put(agent("a"))])[-1]
-    with store._connection() as con, con.transaction():
+    with store.connection() as con, con.transaction():
         con.execute(text.encode(), values)
         found = con.execute("SHOW synchronous_commit").fetchone()
     assert found is not None

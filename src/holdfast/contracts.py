@@ -218,9 +218,15 @@ class Ranked(Struct, frozen=True):
 
 
 class TextIndex(Protocol):
-    """Messages by the words of their text: a guess that is never too narrow, for `matching` to judge."""
+    """Messages by the words of their text: a guess that is never too narrow, for `matching` to judge.
 
-    language: str
+    `language` is what its own queries are written in; with None it takes none.
+    """
+
+    @property
+    def language(self) -> str | None:
+        """The name of its own language."""
+        ...
 
     def find(
         self,

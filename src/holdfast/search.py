@@ -149,7 +149,7 @@ def check_role(role: str | None) -> Role | None:
 def search(store: RecordStore, asked: Asked, progress: Progress | None) -> list[Found]:
     """The messages that match, best first."""
     index = store.text if isinstance(store, SearchesText) else None
-    if asked.query is not None and index is None:
+    if asked.query is not None and (index is None or index.language is None):
         raise Unsupported("this backend has no query language; search without syntax=True")
     reached = Reached(store, asked.scope)
     owners = None if asked.scope.is_open() else reached.histories()

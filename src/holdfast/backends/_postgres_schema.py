@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from psycopg import errors as pg
 
+from holdfast.backends import _postgres_search as search
 from holdfast.backends._postgres_connection import Connection
 from holdfast.backends._sql import POSTGRES, columns, quoted
 from holdfast.errors import BackendError, MigrationError, NotFound
@@ -37,6 +38,7 @@ OWN_TABLES: Mapping[str, tuple[str, str]] = {
         "blob uuid NOT NULL, n integer NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (blob, n)",
         "the bytes of blobs, a megabyte each",
     ),
+    **search.TABLES,
 }
 
 
@@ -134,6 +136,8 @@ def _creating(schema: str, missing: Iterable[str]) -> Iterator[str]:
     for kind in KINDS:
         if kind.name in missing:
             yield from _creating_kind(schema, kind)
+    if "texts" in missing:
+        yield from (statement.format(schema) for statement in search.FORGETTING)
 
 
 def _creating_kind(schema: str, kind: Kind) -> Iterator[str]:

@@ -40,7 +40,8 @@ class SqlServerStore(ABC, Generic[C]):
         """Translate the driver's errors; a lost connection leaves this outcome."""
 
     @contextmanager
-    def _connection(self, outcome: Literal["none", "unknown"] = "none") -> Iterator[C]:
+    def connection(self, outcome: Literal["none", "unknown"] = "none") -> Iterator[C]:
+        """A connection of the pool; what fails on it is an error of ours."""
         with self._pool.connection(deadline(self._timeout)) as con, self._meaning(con, outcome):
             yield con
 
@@ -55,16 +56,20 @@ class SqlServerStore(ABC, Generic[C]):
     def _rows(self, con: C, statement: str, values: Mapping[str, Any]) -> Rows:
         """The rows of a statement; Again if it clashed with the same one of another."""
 
-    # reading
-
-    def _reading(self, work: Callable[[SqlReader], R]) -> R:
+    def at_server(self, work: Callable[[C], R]) -> R:
+        """Do what changes nothing, or may be repeated, on one connection, and on another where that one breaks."""
         self._opened.to_read()
 
         def once() -> R:
-            with self._connection() as con:
-                return work(self._reader(con, locking=False))
+            with self.connection() as con:
+                return work(con)
 
         return patiently(once, deadline(self._timeout))
+
+    # reading
+
+    def _reading(self, work: Callable[[SqlReader], R]) -> R:
+        return self.at_server(lambda con: work(self._reader(con, locking=False)))
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         return self._reading(lambda reader: reader.get(kind, keys))
@@ -87,7 +92,7 @@ class SqlServerStore(ABC, Generic[C]):
 
     def write(self, writes: Sequence[Write]) -> Outcome:
         """One try, in one round trip."""
-        with self._connection("unknown") as con:
+        with self.connection("unknown") as con:
             return self._send(con, writes, set())
 
     def plan(self, rebase: Rebase) -> Sequence[Write] | None:
@@ -107,20 +112,12 @@ class SqlServerStore(ABC, Generic[C]):
 
     def read(self, statement: str, values: Mapping[str, Any] = NOTHING) -> Rows:
         """The rows of a statement that changes nothing."""
-        self._opened.to_read()
-        return self._patient_rows(statement, values)
+        return self.at_server(lambda con: self._rows(con, statement, values))
 
     def change(self, statement: str, values: Mapping[str, Any]) -> Rows:
         """Carry out a statement that may be repeated, and return its rows."""
         self._opened.to_write()
-        return self._patient_rows(statement, values)
-
-    def _patient_rows(self, statement: str, values: Mapping[str, Any]) -> Rows:
-        def once() -> Rows:
-            with self._connection() as con:
-                return self._rows(con, statement, values)
-
-        return patiently(once, deadline(self._timeout))
+        return self.read(statement, values)
 
     def blobs(self) -> SqlBlobs:
         """The blobs in the same database."""

@@ -92,7 +92,7 @@ class MysqlStore(SqlServerStore[Connection]):
             schemas.look if read_only else partial(schemas.prepare, limit_s=timeout)
         )
         try:
-            with self._connection() as con:
+            with self.connection() as con:
                 self.space = opening(con, namespace)
         except BaseException:
             pool.close()

@@ -22,6 +22,7 @@ from holdfast.backends._insist import Again, Outcome
 from holdfast.backends._pool import Pool
 from holdfast.backends._postgres_blobs import STATEMENTS
 from holdfast.backends._postgres_connection import Connection, connect, is_idle, rest, translate
+from holdfast.backends._postgres_search import PostgresSearch
 from holdfast.backends._postgres_writes import Writer
 from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
@@ -99,13 +100,14 @@ class PostgresStore(SqlServerStore[Connection]):
         super().__init__(pool, read_only=read_only, timeout=timeout)
         opening = schemas.look if read_only else schemas.prepare
         try:
-            with self._connection() as con:
+            with self.connection() as con:
                 self.space = opening(con, schema, namespace)
         except BaseException:
             pool.close()
             raise
         self._tables = PostgresTables(POSTGRES, self.space, lambda name: f"{schema}.{name}")
         self._writer = Writer(schema, self.space, ENDINGS[durability])
+        self.text = PostgresSearch(self, schema, read_only=read_only)
 
     @contextmanager
     def _meaning(self, con: Connection, outcome: Literal["none", "unknown"]) -> Iterator[None]:
