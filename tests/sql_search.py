@@ -10,7 +10,10 @@ import pytest
 
 from holdfast import InvalidInput, Message
 from holdfast.backends import _sql_search
+from holdfast.backends._sql_search import Log, SqlSearch
+from holdfast.backends._sql_server import SqlServerStore
 from holdfast.backends._sql_terms import MOST_TERMS, term
+from holdfast.backends.mysql import MysqlStore
 from holdfast.backends.postgres import PostgresStore
 from holdfast.client import Holdfast
 from holdfast.contracts import Hit
@@ -19,7 +22,7 @@ from holdfast.testing.opening import new_namespace
 
 NAME = "Rumpelstiltskin"
 
-Store: TypeAlias = PostgresStore
+Store: TypeAlias = PostgresStore | MysqlStore
 
 
 def filled(hf: Holdfast, id: str, *texts: str) -> list[Message]:
@@ -176,7 +179,7 @@ class SearchAtServer:
         filled(hf, "s", "old 1", "old 2", "old 3")
         hf.search("old")
         hf.sessions.append("s", Message.user("old 4"))
-        behind = store.at_server(lambda con: store.text._look(con, [term(store.space, "old")], None, 1)).behind
+        behind = behind_at(store)
         hf.sessions.delete("s")
         filled(hf, "s", "new 1", "new 2", "new 3", "new 4", "new 5")
         store.text._fill(behind, None)
@@ -197,3 +200,9 @@ class SearchAtServer:
         assert term(1, "hello") != term(2, "hello")
         with pytest.raises(InvalidInput):
             hf.search(" ")
+
+
+def behind_at(store: SqlServerStore[Any]) -> list[Log]:
+    """What is not indexed just now."""
+    index: SqlSearch[Any] = store.text  # type: ignore[attr-defined]
+    return store.at_server(lambda con: index._look(con, [term(store.space, "any")], None, 1)).behind

@@ -17,9 +17,11 @@ from servers.proxy import Proxy
 
 from holdfast.backends._mysql_writes import BEGIN
 from holdfast.backends.mysql import MysqlStore, open_url
+from holdfast.client import Holdfast
 from holdfast.contracts import Insert, Put
 from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed
+from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, session
 
@@ -152,6 +154,16 @@ def mortal() -> Iterator[Mortal]:
 
 def test_appends_survive_a_server_that_is_killed(mortal: Mortal) -> None:
     append_and_disturb(open_url(mortal.server.url), mortal.kill_and_revive)
+
+
+def test_what_was_indexed_is_found_after_the_server_was_killed(mortal: Mortal) -> None:
+    with Holdfast(open_url(mortal.server.url)) as hf:
+        hf.sessions.create(id="s")
+        hf.sessions.append("s", *(Message.user(f"hello {n}") for n in range(30)))
+        assert len(hf.search("hello", limit=100)) == 30
+        mortal.kill_and_revive()
+        hf.sessions.append("s", Message.user("hello 30"))
+        assert len(hf.search("hello", limit=100)) == 31
 
 
 def test_a_server_that_is_gone_is_said_to_be_so_at_the_limit(mortal: Mortal) -> None:

@@ -18,6 +18,7 @@ from holdfast.client import open as open_store
 from holdfast.contracts import Insert
 from holdfast.deadlines import within
 from holdfast.errors import Busy, ConnectionFailed, InvalidInput, NotFound, Unsupported
+from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, session
 
@@ -132,3 +133,11 @@ def test_a_reader_writes_nothing(url: str) -> None:
         with pytest.raises(Unsupported):
             hf.sessions.create(id="s")
         assert list(hf.sessions.list()) == []
+
+
+def test_a_server_that_indexes_only_long_words_is_searched_by_reading(folder: Path) -> None:
+    with a_server_of_its_own(folder, "--innodb-ft-min-token-size=12") as server, open_store(server.url) as hf:
+        hf.sessions.create(id="s")
+        hf.sessions.append("s", Message.user("hello"))
+        assert [len(hf.search("hello")) for _ in range(2)] == [1, 1]
+        assert ask(server.url, "SELECT * FROM holdfast.holdfast_texts") == []

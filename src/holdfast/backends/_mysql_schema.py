@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from holdfast.backends._mysql_connection import Connection
+from holdfast.backends._mysql_search import TABLES as SEARCH_TABLES
 from holdfast.backends._mysql_writes import PREFIX, table
 from holdfast.backends._sql import MYSQL, columns, quoted
 from holdfast.deadlines import deadline
@@ -38,6 +39,7 @@ OWN_TABLES: Mapping[str, tuple[str, str]] = {
         "blob_id BINARY(16) NOT NULL, n INT NOT NULL, piece LONGBLOB NOT NULL, PRIMARY KEY (blob_id, n)",
         "the bytes of blobs, a megabyte each",
     ),
+    **SEARCH_TABLES,
 }
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from holdfast.backends._groups import Group, grouped
 from holdfast.backends._sql import MYSQL, columns
 from holdfast.backends._sql_reading import Statement
-from holdfast.contracts import Key, Require, Write
-from holdfast.kinds import KINDS, Kind
+from holdfast.contracts import Delete, Key, Put, Require, Write
+from holdfast.kinds import KINDS, MESSAGES, Kind
 
 PREFIX = "holdfast_"
 PORTION = 3 * 1024 * 1024  # bytes of bodies in one statement
@@ -60,6 +60,7 @@ class Writer:
             *(statement for group in groups for statement in self._checking(group)),
             *(statement for group in groups for statement in self._clearing(group)),
             *(statement for group in groups for statement in self._filling(group)),
+            *self._forgetting(writes),
         ]
 
     def _holding(self, kind: Kind, missing: set[tuple[Kind, Key]]) -> Iterator[Statement]:
@@ -99,8 +100,19 @@ class Writer:
             yield self._replacing(kind, named, group.rows[0])
             yield INSIST.format("ROW_COUNT()", 1), []
         elif group.sort in ("insert", "put", "put over"):
-            for rows in _portions([row[: len(named)] for row in group.in_order()]):
+            for rows in portions([row[: len(named)] for row in group.in_order()]):
                 yield self._inserting(kind, named, rows)
+
+    def _forgetting(self, writes: Sequence[Write]) -> Iterator[Statement]:
+        """Take logs out of the text index of which a message goes or changes.
+
+        The row of `searched` goes first: who fills the same log holds it, and what it has added is then seen to go.
+        """
+        for log in dict.fromkeys(key[:2] for key in _changed_messages(writes)):
+            named = columns(MESSAGES, MYSQL)[: len(log)]
+            same = " AND ".join([f"space = {self._space}", *(f"{name} = %s" for name in named)])
+            for name in ("searched", "texts"):
+                yield f"DELETE FROM {table(name)} WHERE {same}", [*log]
 
     def _inserting(self, kind: Kind, named: list[str], rows: Sequence[tuple[Any, ...]]) -> Statement:
         row = f"({self._space}, {', '.join(['%s'] * len(named))})"
@@ -122,7 +134,16 @@ class Writer:
         return f"{table(kind.name)} t FORCE INDEX (PRIMARY) WHERE t.space = {self._space}"
 
 
-def _portions(rows: list[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+def _changed_messages(writes: Sequence[Write]) -> Iterator[Key]:
+    """The keys, or the beginnings of keys, of messages that may be there and go or change."""
+    for write in writes:
+        if isinstance(write, Delete) and write.kind is MESSAGES:
+            yield write.key
+        elif isinstance(write, Put) and write.record.kind is MESSAGES:
+            yield write.record.key
+
+
+def portions(rows: list[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     """The rows, as many at a time as one statement should hold."""
     waiting: list[tuple[Any, ...]] = []
     size = 0

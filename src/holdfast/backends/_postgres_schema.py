@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from psycopg import errors as pg
 
-from holdfast.backends import _postgres_search as search
 from holdfast.backends._postgres_connection import Connection
+from holdfast.backends._postgres_search import FORGETTING
+from holdfast.backends._postgres_search import TABLES as SEARCH_TABLES
 from holdfast.backends._sql import POSTGRES, columns, quoted
 from holdfast.errors import BackendError, MigrationError, NotFound
 from holdfast.kinds import KINDS, Kind
@@ -38,7 +39,7 @@ OWN_TABLES: Mapping[str, tuple[str, str]] = {
         "blob uuid NOT NULL, n integer NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (blob, n)",
         "the bytes of blobs, a megabyte each",
     ),
-    **search.TABLES,
+    **SEARCH_TABLES,
 }
 
 
@@ -137,7 +138,7 @@ def _creating(schema: str, missing: Iterable[str]) -> Iterator[str]:
         if kind.name in missing:
             yield from _creating_kind(schema, kind)
     if "texts" in missing:
-        yield from (statement.format(schema) for statement in search.FORGETTING)
+        yield from (statement.format(schema) for statement in FORGETTING)
 
 
 def _creating_kind(schema: str, kind: Kind) -> Iterator[str]:

@@ -21,6 +21,7 @@ from holdfast.backends import _mysql_schema as schemas
 from holdfast.backends._insist import Again, Outcome
 from holdfast.backends._mysql_blobs import STATEMENTS
 from holdfast.backends._mysql_connection import Connection, close, connect, is_duplicate, is_misfit, rest, translate
+from holdfast.backends._mysql_search import MysqlSearch
 from holdfast.backends._mysql_writes import BEGIN, COMMIT, Writer, one_of, table
 from holdfast.backends._pool import Pool
 from holdfast.backends._sql import MYSQL
@@ -99,6 +100,7 @@ class MysqlStore(SqlServerStore[Connection]):
             raise
         self._tables = MysqlTables(MYSQL, self.space, table)
         self._writer = Writer(self.space)
+        self.text = MysqlSearch(self, read_only=read_only)
 
     @contextmanager
     def _meaning(self, con: Connection, outcome: Literal["none", "unknown"]) -> Iterator[None]:
