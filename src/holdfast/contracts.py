@@ -371,7 +371,12 @@ class SharedIndex(VectorIndex, Protocol):
 
 
 class VectorStore(Protocol):
-    """The vector indexes of a namespace, in another place than its records."""
+    """The vector indexes of a namespace, for all clients; `largest` is the dimension that its vectors may have."""
+
+    @property
+    def largest(self) -> int:
+        """The most dimensions; what has more is searched in the memory of each client."""
+        ...
 
     def index(self, space: str, dimension: int) -> SharedIndex:
         """The index of this name; it is made by `seen`, and where it was removed its calls are NotFound."""
@@ -394,8 +399,8 @@ class VectorStore(Protocol):
 class KeepsVectors(Protocol):
     """The capability of a record store to keep indexes of vectors beside its records, in the same place."""
 
-    def vectors(self) -> VectorStore:
-        """The indexes of this namespace, closed with the client that asks for them."""
+    def vectors(self) -> VectorStore | None:
+        """The indexes of this namespace, closed with the client that asks for them; None where there are none."""
         ...
 
 

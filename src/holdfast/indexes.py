@@ -134,6 +134,10 @@ class CommonIndexes:
         self._store = store
         self._elsewhere = elsewhere
 
+    def takes(self, space: Space) -> bool:
+        """Whether a space can be kept there."""
+        return space.dimension <= self._elsewhere.largest
+
     def open(self, space: Space) -> CommonIndex:
         """The index of a space, made if there is none."""
         index = CommonIndex(space, self._elsewhere.index(space.uid, space.dimension))
@@ -146,7 +150,7 @@ class CommonIndexes:
 
     def forget(self, gone: Sequence[Gone]) -> None:
         """Remove these writes, if that can be done now."""
-        spaces = {one.space.uid: one.space for one in gone if one.space is not None}
+        spaces = {one.space.uid: one.space for one in gone if one.space is not None and self.takes(one.space)}
         for space in spaces.values():
             names = [_name(one) for one in gone if one.space is not None and one.space.uid == space.uid]
             with suppress(ConnectionFailed, NotFound):  # no search believes what is left there, and gc removes it

@@ -110,7 +110,11 @@ class Nearest:
                 return self._by_index(space, vector, limit, wanted)
 
     def _is_too_large(self, space: Space) -> bool:
-        return self._common is None and bytes_of(space) > self._limit
+        return self._common_of(space) is None and bytes_of(space) > self._limit
+
+    def _common_of(self, space: Space) -> CommonIndexes | None:
+        """The indexes that all clients share, if this space is to be kept there."""
+        return self._common if self._common is not None and self._common.takes(space) else None
 
     def _by_index(self, space: Space, vector: array[float], limit: int, wanted: Wanted) -> list[Scored]:
         index = self._current(space)
@@ -151,15 +155,15 @@ class Nearest:
         index = self._kept.get(space.model)
         if index is not None and index.space.uid == space.uid:
             return index
-        return None if self._common is None else self._keep(space)
+        return None if self._common_of(space) is None else self._keep(space)
 
     def forget(self, gone: Sequence[Gone]) -> None:
         """Drop what this client has deleted or replaced."""
         if self._common is not None:
             self._common.forget(gone)
-            return
         with self._if_free() as free:
-            for model, index in self._kept.items() if free else ():
+            own = {model: index for model, index in self._kept.items() if isinstance(index, OwnIndex)} if free else {}
+            for model, index in own.items():
                 index.drop([one for one in gone if one.space is not None and one.space.model == model])
 
     def tidy(self) -> None:
@@ -186,13 +190,13 @@ class Nearest:
 
     def _keep(self, space: Space) -> Index:
         """The index of a space as far as it is, kept as the last used."""
-        index = self._kept.get(space.model)
+        index, common = self._kept.get(space.model), self._common_of(space)
         if index is None or index.space.uid != space.uid:
             self._let_go(space.model)
-            index = OwnIndex(space, self._make(space.dimension)) if self._common is None else self._common.open(space)
+            index = OwnIndex(space, self._make(space.dimension)) if common is None else common.open(space)
         self._kept.pop(space.model, None)
         self._kept[space.model] = index
-        index.bytes = 0 if self._common is not None else bytes_of(space)
+        index.bytes = bytes_of(space) if common is None else 0
         self._make_room()
         return index
 

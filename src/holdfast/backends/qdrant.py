@@ -36,24 +36,25 @@ from qdrant_client.models import (
 
 from holdfast.backends._numpy_vectors import cosines, units_of
 from holdfast.backends._opened import Opened
+from holdfast.backends._proposals import SPARE, Proposal, nearest
 from holdfast.contracts import Near, Vector
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
 from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import check_id, new_id
 
 COLLECTION = "holdfast"
+LARGEST = 65_536  # dimensions
 _BATCH = 200
 _PAGE = 1_000
-_SPARE = 10
 _MANY = 10_000  # a server makes room for as many as are asked for
-_MORE = 4
-_ROUNDING = 2.0**-23
 _NAMES = uuid.UUID("0f6f0a52-5f0e-4c43-9d0c-2f6d3a1c7b11")
 _INDEXED = {"namespace": False, "space": True, "mark": False, "labels": False}
 
 
 class QdrantVectors:
     """The indexes of a namespace, in the collections `<collection>-<dimension>`; one in a folder or in RAM is local."""
+
+    largest = LARGEST
 
     def __init__(self, client: QdrantClient, collection: str = COLLECTION, *, namespace: str = "", local: bool) -> None:
         self._client = client
@@ -155,7 +156,6 @@ class QdrantIndex:
         self._collection = collection
         self._space = space
         self._dimension = dimension
-        self._margin = 2 * dimension * _ROUNDING
         self._making = ""
 
     # how far it has come
@@ -216,13 +216,12 @@ class QdrantIndex:
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
         unit = units_of(np.asarray([vector], np.float32))[0]
         looked_for, wanted = unit.astype(np.float32).tolist(), self._carrying(labels)
-        asked = min(limit, self._count(wanted) if limit > _MANY else limit) + _SPARE
-        while True:
-            points = self._query(looked_for, wanted, asked)
-            found = _scored(points, unit)
-            if len(points) < asked or points[-1].score < found[limit - 1].score - self._margin:
-                return found[:limit]
-            asked *= _MORE  # those left out may be as near; it ends when all are there
+        limit = min(limit, self._count(wanted)) if limit > _MANY else limit
+
+        def propose(count: int) -> list[Proposal]:
+            return _scored(self._query(looked_for, wanted, count), unit)
+
+        return nearest(propose, limit, self._dimension)
 
     def _count(self, wanted: Filter) -> int:
         with self._store.asking() as client:
@@ -241,7 +240,7 @@ class QdrantIndex:
                     with_payload=["id"],
                     with_vectors=True,
                 ).points
-            if len(points) >= limit - _SPARE:
+            if len(points) >= limit - SPARE:
                 break
         return points
 
@@ -256,15 +255,15 @@ class QdrantIndex:
         return str(uuid.uuid5(_NAMES, f"{self._space}\0{kind}\0{name}"))
 
 
-def _scored(points: Sequence[ScoredPoint], unit: Any) -> list[Near]:
-    """The points with their true cosines, best first, ties by id."""
+def _scored(points: Sequence[ScoredPoint], unit: Any) -> list[Proposal]:
+    """The points with their true cosines."""
     if not points:
         return []
     scores = cosines(np.asarray([point.vector for point in points], np.float32), unit).tolist()
-    found = [
-        Near(id=str((point.payload or {})["id"]), score=score) for point, score in zip(points, scores, strict=True)
+    return [
+        Proposal(Near(id=str((point.payload or {})["id"]), score=score), point.score)
+        for point, score in zip(points, scores, strict=True)
     ]
-    return sorted(found, key=lambda near: (-near.score, near.id))
 
 
 def _match(field: str, value: str) -> FieldCondition:

@@ -38,12 +38,12 @@ class PlainVectors:
 
     def upsert(self, vectors: Sequence[Vector]) -> None:
         for one in vectors:
-            self._vectors[one.id] = (one.values, _length(one.values), frozenset(one.labels))
+            self._vectors[one.id] = (one.values, length_of(one.values), frozenset(one.labels))
 
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
-        length = _length(vector)
+        length = length_of(vector)
         found = [
-            Near(id=id, score=_cosine(sum(map(mul, vector, values)), length * own))
+            Near(id=id, score=cosine(sum(map(mul, vector, values)), length * own))
             for id, (values, own, carried) in self._vectors.items()
             if carried.issuperset(labels)
         ]
@@ -57,11 +57,12 @@ class PlainVectors:
         self._vectors = {}
 
 
-def _length(vector: Sequence[float]) -> float:
+def length_of(vector: Sequence[float]) -> float:
+    """The length of a vector."""
     return math.sqrt(sum(map(mul, vector, vector)))
 
 
-def _cosine(product: float, lengths: float) -> float:
+def cosine(product: float, lengths: float) -> float:
     """A float32 value, so that vectors of one direction have exactly 1.0 whatever their lengths."""
     if lengths == 0:
         return 0.0
