@@ -71,6 +71,7 @@ PROMISES = {
         survives="power loss of the server, and of its primary where a standby is synchronous",
         commit="one transaction",
         verified="PostgreSQL 18.6, whole kit and failover; 15, contracts and faults",
+        vectors="by pgvector, else by the client",
         hosts=True,
     ),
     "mysql": Promise(

@@ -23,6 +23,8 @@ from holdfast.backends._pool import Pool
 from holdfast.backends._postgres_blobs import STATEMENTS
 from holdfast.backends._postgres_connection import Connection, connect, is_idle, rest, translate
 from holdfast.backends._postgres_search import PostgresSearch
+from holdfast.backends._postgres_vectors import PostgresVectors
+from holdfast.backends._postgres_vectors import prepare as prepare_vectors
 from holdfast.backends._postgres_writes import Writer
 from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
@@ -147,6 +149,12 @@ class PostgresStore(SqlServerStore[Connection]):
         except pg.UniqueViolation as cause:
             raise Again("another has put the same bytes at this moment") from cause
         return [] if cursor.description is None else cursor.fetchall()
+
+    def vectors(self) -> PostgresVectors | None:
+        """The indexes of vectors in the same database; None without pgvector, or for one who only reads."""
+        # Whoever searches an index also fills it.
+        found = None if self._opened.read_only else self.at_server(lambda con: prepare_vectors(con, self._schema))
+        return None if found is None else PostgresVectors(self, self._schema, found)
 
     def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
         version, synced, fsync = self.read(INSPECT)[0]
