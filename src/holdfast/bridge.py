@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar, cast
@@ -28,6 +29,17 @@ CHUNK = 200
 def _back_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any]) -> Callable[..., Any]:
     """An async function as a plain one for a pool's thread, which waits while the loop runs it."""
     return lambda *given: asyncio.run_coroutine_threadsafe(function(*given), loop).result()
+
+
+def _calling(function: Callable[[], None]) -> Callable[[], None]:
+    """A function of this loop's for any thread to call; nothing happens once the loop is closed."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(function)
+
+    return call
 
 
 class Bridge:
@@ -89,11 +101,15 @@ class Bridge:
     async def poll(self, make: Callable[P, Following], /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Event]:
         """What a follower finds, holding no thread between its looks."""
         following = await self.call(make, *args, **kwargs)
-        while (found := await self.call(following.look)) is not None:
-            for event in found:
-                yield event
-            if not found:
-                await asyncio.sleep(POLL_S)
+        woken = asyncio.Event()
+        with following.waking(_calling(woken.set)):
+            while (found := await self.call(following.look)) is not None:
+                for event in found:
+                    yield event
+                if not found:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(woken.wait(), POLL_S)
+                    woken.clear()
 
     async def close(self, close: Callable[[], None]) -> None:
         """Close what the pool works for, then the pool; closing twice is fine."""

@@ -203,6 +203,18 @@ class Scrubs(Protocol):
         ...
 
 
+@runtime_checkable
+class Wakes(Protocol):
+    """The capability to tell who follows a run that there may be more; nobody relies on it, all look at intervals."""
+
+    def wake(self, owner: str, woken: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block lasts, call `woken` from a thread soon after events of this owner were added.
+
+        That may be once for several, without need, or not at all.
+        """
+        ...
+
+
 class Hit(Struct, frozen=True, gc=False):
     """A record that an index has found, and how well it fits: the higher the better."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
 from holdfast import run_records as records
 from holdfast.commits import get
-from holdfast.contracts import Record
+from holdfast.contracts import Record, Wakes
 from holdfast.errors import Busy
 from holdfast.holds import store_now
 from holdfast.kinds import RUNS
@@ -21,7 +22,7 @@ CHUNK = 500
 
 
 class Following:
-    """One follower; whoever looks waits `POLL_S` seconds where there was nothing new."""
+    """One follower; whoever looks waits `POLL_S` seconds where there was nothing new, or until it is woken."""
 
     def __init__(self, ground: Ground, run: Record, after: int, until: float) -> None:
         self._store = ground.store
@@ -50,8 +51,16 @@ class Following:
         hold = records.hold_of(self._store, session)
         return hold is not None and hold.until > store_now(self._store)
 
+    def waking(self, woken: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the block lasts, `woken` is called when there may be more, where the store has word of it."""
+        store = self._store
+        return store.wake(str(self._key[0]), woken) if isinstance(store, Wakes) else nullcontext()
+
     def __iter__(self) -> Iterator[Event]:
-        while (found := self.look()) is not None:
-            yield from found
-            if not found:
-                threading.Event().wait(POLL_S)
+        woken = threading.Event()
+        with self.waking(woken.set):
+            while (found := self.look()) is not None:
+                yield from found
+                if not found:
+                    woken.wait(POLL_S)
+                    woken.clear()

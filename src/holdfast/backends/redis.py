@@ -11,8 +11,9 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 from urllib.parse import quote
@@ -27,10 +28,12 @@ from holdfast.backends._redis.plans import Plan, arguments, plan
 from holdfast.backends._redis.rows import decode_key, encode_key, unpack
 from holdfast.backends._redis.settings import Settings
 from holdfast.backends._redis.turns import turn
+from holdfast.backends._redis.waking import listen
+from holdfast.backends._waking import Waking
 from holdfast.contracts import Inspection, Key, Query, Rebase, Record, Sharing, Write, check_limits
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
 from holdfast.errors import HoldfastError, MigrationError
-from holdfast.kinds import KINDS, Kind
+from holdfast.kinds import EVENTS, KINDS, Kind
 
 FORMAT = 1
 MOST_ROWS, MOST_BYTES = 2_000, 4 * 1024 * 1024  # what one script looks at, while everybody else waits
@@ -69,6 +72,7 @@ class RedisStore:
         self._client, self._numbers = os.urandom(12), count()
         self._slots: deque[_Slot] = deque()
         self._line = Line(url, timeout)
+        self._waking = Waking(partial(listen, self._line.pool, self.key(EVENTS.name)))
         self._enter()
 
     def _enter(self) -> None:
@@ -247,9 +251,14 @@ class RedisStore:
         oldest = self.now() // 1_000_000 - FORGOTTEN_S
         line.run(self.scripts.forget, [self.key("commits")], [oldest], writes=True)
 
+    def wake(self, owner: str, woken: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `woken` when events of an owner were added."""
+        return self._waking.waiting(owner, woken)
+
     def close(self) -> None:
         if not self._opened.close():
             return
+        self._waking.close()
         if self._slots:
             with suppress(HoldfastError):
                 self._line.ask(("HDEL", self.key("commits"), *(slot.name for slot in self._slots)), patience_s=0)

@@ -15,7 +15,7 @@ import pytest
 from holdfast.aio import AsyncHoldfast
 from holdfast.bridge import WORKERS
 from holdfast.client import Holdfast
-from holdfast.contracts import RecordStore
+from holdfast.contracts import RecordStore, Wakes
 from holdfast.driver import Driver
 from holdfast.errors import Busy, InvalidInput, ToolFailed
 from holdfast.model import Event, Message, ToolCall
@@ -27,6 +27,7 @@ from holdfast.testing.writer import Job
 
 SECRET = "xyzzy"
 LONG_S = 60
+PAUSE_S = 0.1
 
 
 def follow(store: RecordStore, run_id: str, seen: list[Event], met: threading.Event) -> None:
@@ -210,6 +211,20 @@ class RunEventTests(HoldfastKit):
             talk(run)
             said = first + process.communicate(timeout=LONG_S)[0]
         assert said.decode().splitlines() == [f"{event.seq} {event.kind}" for event in hf.runs.events(run.id)]
+
+    def test_whoever_waits_for_a_run_is_woken_where_the_store_has_word_of_it(
+        self, hf: Holdfast, store: RecordStore
+    ) -> None:
+        if not isinstance(store, Wakes):
+            return
+        begin(hf)
+        run, woken = hf.runs.start("s"), threading.Event()
+        with store.wake(run._recorder.run.owner, woken.set):
+            for _ in range(int(LONG_S / PAUSE_S)):  # one who begins to listen may miss the first
+                run.stream("x")
+                if woken.wait(PAUSE_S):
+                    break
+        assert woken.is_set()
 
     def test_a_follower_goes_on_behind_what_it_has_seen(self, hf: Holdfast, store: RecordStore) -> None:
         begin(hf)

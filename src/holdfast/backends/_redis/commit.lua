@@ -128,5 +128,13 @@ for _, one in ipairs(changes) do
     if one.claim and one.claim ~= one.unclaim then redis.call('HSET', place.unique, one.claim, one.key) end
   end
 end
+-- Whoever follows a run hears of its events; one who may not publish is not kept from writing.
+local told = {}
+for _, one in ipairs(changes) do
+  if one.row and one.place.kind == KINDS.events and not told[one.place] then
+    redis.pcall('PUBLISH', one.place.rows, one.key)
+    told[one.place] = true
+  end
+end
 if #changes > 0 then redis.call('HSET', KEYS[1], slot, number .. ' ' .. redis.call('TIME')[1]) end
 return 'OK'

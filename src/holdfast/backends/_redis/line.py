@@ -31,10 +31,10 @@ class Line:
 
     def __init__(self, url: str, timeout: float) -> None:
         self._timeout = timeout
-        self._pool: Any  # the driver's connections are not typed
+        self.pool: Any  # the driver's connections are not typed
         self.waits_for_disk = False
         try:
-            self._pool = redis.ConnectionPool.from_url(
+            self.pool = redis.ConnectionPool.from_url(
                 "redis:" + url.removeprefix("valkey:") if url.startswith("valkey:") else url,
                 protocol=2,
                 retry=Retry(NoBackoff(), 0),
@@ -47,7 +47,7 @@ class Line:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._pool.disconnect()
+        self.pool.disconnect()
 
     def ask(self, command: Command, *more: Command, patience_s: float = PATIENCE_S, writes: bool = False) -> list[Any]:
         """Send commands in one go and return what the server says to each, an error among it if it refused one.
@@ -58,7 +58,7 @@ class Line:
         until = min(deadline(self._timeout), began + self._timeout)
         if not writes:
             until = max(until, began + LAST_LOOK_S)
-        attempt = _Attempt(self._pool, (command, *more))
+        attempt = _Attempt(self.pool, (command, *more))
         pause, patience = FIRST_PAUSE_S, None
         while True:
             if until <= time.monotonic():
