@@ -70,7 +70,7 @@ PROMISES = {
         address="postgresql://host/agents",
         survives="power loss of the server, and of its primary where a standby is synchronous",
         commit="one transaction",
-        verified="PostgreSQL 18.6, whole kit and failover; 15, contracts and faults",
+        verified="PostgreSQL 18.6, whole kit and failover; 15, contracts and faults; PgBouncer 1.18",
         vectors="by pgvector, else by the client",
         hosts=True,
     ),

@@ -38,10 +38,11 @@ class Missing(Exception):
     """A server that cannot be had here."""
 
 
-def shared(name: str, start: Callable[[Path], Server]) -> str:
+def shared(name: str, start: Callable[[Path], Server], *, always: bool = True) -> str:
     """The address of the run's own server of this name, started if it is not running yet.
 
-    `HOLDFAST_TEST_<NAME>_URL` takes its place. Where it cannot be had the test is skipped, but fails with CI=true.
+    `HOLDFAST_TEST_<NAME>_URL` takes its place. Where it cannot be had the test is skipped, but with CI=true it fails if
+    it is one that can `always` be had.
     """
     given = os.environ.get(f"HOLDFAST_TEST_{name.upper()}_URL")
     if given:
@@ -51,11 +52,11 @@ def shared(name: str, start: Callable[[Path], Server]) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         note = folder / f"{name}.json"
         if not note.exists():
-            note.write_bytes(msgspec.json.encode(_start(name, start, folder / name)))
+            note.write_bytes(msgspec.json.encode(_start(name, start, folder / name, always)))
         return msgspec.json.decode(note.read_bytes(), type=Server).url
 
 
-def _start(name: str, start: Callable[[Path], Server], folder: Path) -> Server:
+def _start(name: str, start: Callable[[Path], Server], folder: Path, always: bool) -> Server:
     folder.mkdir()
     with required(name):
         try:
@@ -72,7 +73,7 @@ def required(name: str) -> Iterator[None]:
     try:
         yield
     except Missing as cause:
-        if os.environ.get("CI") == "true":
+        if always and os.environ.get("CI") == "true":
             pytest.fail(f"{name} could not be started: {cause}")
         pytest.skip(f"{name}: {cause}")
 
