@@ -83,21 +83,31 @@ class Agents(Noun):
         saved: list[Agent] = []
 
         def place(reader: Reader) -> list[Write]:
-            record = get(reader, AGENTS, agent_id)
-            present = None if record is None else read_present(record)
-            number = 0 if present is None else present.revision
-            if expected is not None and expected != number:
-                raise Conflict(f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat")
-            old = None if present is None else self._revision(reader, present, number)
-            agent = make(None if old is None or present is None else self._read(old, present))
-            revised = revise(agent, present, old, self._stamps.next())
-            saved[:] = [revised.agent]
-            pointer = present_record(revised.present, record)
-            return [Insert(revised.record), Insert(pointer) if record is None else Put(pointer, record.digest)]
+            agent, writes = self._place(reader, agent_id, make, expected)
+            saved[:] = [agent]
+            return writes
 
         with self._within(timeout):
             commit(self._store, place)
         return saved[-1]
+
+    def _place(
+        self, reader: Reader, agent_id: str, make: Callable[[Agent | None], Agent], expected: int | None = None
+    ) -> tuple[Agent, list[Write]]:
+        """The next revision of an agent, made of the present one, and the writes that add it."""
+        record = get(reader, AGENTS, agent_id)
+        present = None if record is None else read_present(record)
+        number = 0 if present is None else present.revision
+        if expected is not None and expected != number:
+            raise Conflict(f"agent {agent_id!r} is at revision {number}, not {expected}; get it again and repeat")
+        old = None if present is None else self._revision(reader, present, number)
+        agent = make(None if old is None or present is None else self._read(old, present))
+        revised = revise(agent, present, old, self._stamps.next())
+        pointer = present_record(revised.present, record)
+        return revised.agent, [
+            Insert(revised.record),
+            Insert(pointer) if record is None else Put(pointer, record.digest),
+        ]
 
     def get(self, agent_id: str, *, revision: int | None = None, timeout: float | None = None) -> Agent | None:
         """The agent as last saved, or as of a revision; None if it is not there."""

@@ -50,6 +50,38 @@ class Sessions(Contexts):
         timeout: float | None = None,
     ) -> Session:
         """A new, empty session; AlreadyExists if the id is another's, while the very same again is the one there."""
+        stored, pointer, root = self._new(
+            id=id,
+            agent_id=agent_id,
+            user_id=user_id,
+            title=title,
+            model=model,
+            metadata=metadata,
+            tags=tags,
+            status=status,
+            archived=archived,
+            max_context_tokens=max_context_tokens,
+            created_at=created_at,
+        )
+        with self._within(timeout):
+            return self._insert(stored, pointer, [root])
+
+    def _new(
+        self,
+        *,
+        id: str | None = None,
+        agent_id: str | None = None,
+        user_id: str | None = None,
+        title: str | None = None,
+        model: str | None = None,
+        metadata: dict[str, Json] | None = None,
+        tags: Sequence[str] = (),
+        status: SessionStatus = "active",
+        archived: bool = False,
+        max_context_tokens: int | None = None,
+        created_at: datetime | None = None,
+    ) -> tuple[Stored, Pointer, Insert]:
+        """A session that is not there yet: its record, its head, and the write of the branch it begins with."""
         codec.check_json(metadata, "session metadata")
         at = self._stamps.next()
         own = new_id()
@@ -82,8 +114,7 @@ class Sessions(Contexts):
             titled=title is not None,
         )
         root = Branch(history=own, branch=ROOT_BRANCH, opened_by=own, fork_link=pointer.link)
-        with self._within(timeout):
-            return self._insert(stored, pointer, [Insert(history.branch_record(root))])
+        return stored, pointer, Insert(history.branch_record(root))
 
     def save(
         self,
