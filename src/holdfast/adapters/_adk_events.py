@@ -1,0 +1,272 @@
+"""ADK's events as messages and back: what a message can say it says, the rest is kept beside it verbatim."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from google.adk.events import Event
+from pydantic import BaseModel
+
+from holdfast.adapters._groups import Draft, Pieces, grouped, note_of, pieces_of
+from holdfast.errors import InvalidInput
+from holdfast.model import Audio, Code, File, Image, JsonPart, Media, Message, Text, ToolCall, Usage, Video
+
+MARK = "adk"
+Fetch = Callable[[str], bytes]
+Json = dict[str, Any]
+
+_MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
+
+
+# from an event to messages
+
+
+def messages_of(event: Event) -> list[Message]:
+    """The messages of an event; the last has its id and all of it that is not content."""
+    said: Json = dumped(event)
+    said.pop("id", None)
+    said["timestamp"] = event.timestamp
+    at = _moment(event.timestamp)
+    parts = said["content"].pop("parts", None) if "content" in said else None
+    if parts == []:
+        said["content"]["parts"] = []
+    made = grouped(_drafts(parts or [], said.get("author")), MARK, event.id, {"event": said}, created_at=at)
+    return [*made[:-1], _used(made[-1], said, at)]
+
+
+def dumped(model: BaseModel) -> Json:
+    """A model of ADK's as ADK's own serialiser says it; InvalidInput for NaN and infinities, which that makes null."""
+    for value in _values(model.model_dump(exclude_none=True, exclude_defaults=True)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(f"an event or state has {value}, which JSON cannot say; use None or a string")
+    said: Json = model.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return said
+
+
+def _values(value: object) -> Iterator[object]:
+    if isinstance(value, dict | list | tuple | set):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _values(inner)
+    else:
+        yield value
+
+
+def _moment(timestamp: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError) as cause:
+        raise InvalidInput(f"an event's timestamp is in seconds since 1970, not {timestamp!r}") from cause
+
+
+def _drafts(parts: list[Json], author: str | None) -> list[Draft]:
+    """Each answer to a call as a message of its own, and what stands between answers as one."""
+    drafts: list[Draft] = []
+    for part in parts:
+        if "function_response" in part:
+            drafts.append(Draft(role="tool"))
+        elif not drafts or drafts[-1].role == "tool":
+            drafts.append(Draft(role="user" if author == "user" else "assistant"))
+        _cut(part, drafts[-1])
+    return drafts or [Draft(role="user" if author == "user" else "assistant")]
+
+
+def _cut(part: Json, draft: Draft) -> None:
+    """Put what a message can say of a part into it."""
+    sort = next((name for name in _CUTS if name in part), None)
+    rest = {name: value for name, value in part.items() if name != sort}
+    if sort is None or not _CUTS[sort](part[sort], rest, draft):
+        draft.put("verbatim", {}, JsonPart(value=part))
+
+
+def _cut_text(text: str, rest: Json, draft: Draft) -> bool:
+    if rest.pop("thought", False):
+        draft.think("thought", rest, text)
+    else:
+        draft.put("text", rest, Text(text=text))
+    return True
+
+
+def _cut_call(call: Json, rest: Json, draft: Draft) -> bool:
+    other = _other(call, "id", "name", "args")
+    if call.get("id") == "" or not call.get("name"):
+        return False
+    made = ToolCall(id=call.get("id", ""), name=call["name"], arguments=call.get("args"))
+    draft.call("call", {**rest, "function_call": other} if other else rest, made)
+    return True
+
+
+def _cut_response(answer: Json, rest: Json, draft: Draft) -> bool:
+    draft.answers, draft.tool_name = answer.get("id"), answer.get("name")
+    given, other = answer.get("response"), _other(answer, "id", "name", "response")
+    rest = {**rest, "function_response": other} if other else rest
+    if given is None:
+        draft.put("no response", rest)
+    elif given.keys() == {"result"} and isinstance(given["result"], str):
+        draft.put("result", rest, Text(text=given["result"]))
+    else:
+        draft.put("response", rest, JsonPart(value=given))
+    return True
+
+
+def _cut_inline(blob: Json, rest: Json, draft: Draft) -> bool:
+    if "data" not in blob:
+        return False
+    other = _other(blob, "data", "mime_type")
+    media = _media(blob.get("mime_type"), data=urlsafe_b64decode(blob["data"]), name=blob.get("display_name"))
+    draft.put("inline", {**rest, "inline_data": other} if other else rest, media)
+    return True
+
+
+def _cut_file(file: Json, rest: Json, draft: Draft) -> bool:
+    if "file_uri" not in file:
+        return False
+    other = _other(file, "file_uri", "mime_type")
+    media = _media(file.get("mime_type"), url=file["file_uri"], name=file.get("display_name"))
+    draft.put("file", {**rest, "file_data": other} if other else rest, media)
+    return True
+
+
+def _cut_code(code: Json, rest: Json, draft: Draft) -> bool:
+    other = _other(code, "code", "language")
+    if "code" not in code:
+        return False
+    draft.put(
+        "code",
+        {**rest, "executable_code": other} if other else rest,
+        Code(code=code["code"], language=code.get("language")),
+    )
+    return True
+
+
+_CUTS: dict[str, Callable[[Any, Json, Draft], bool]] = {
+    "text": _cut_text,
+    "function_call": _cut_call,
+    "function_response": _cut_response,
+    "inline_data": _cut_inline,
+    "file_data": _cut_file,
+    "executable_code": _cut_code,
+}
+
+
+def _other(given: Json, *names: str) -> Json:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def _media(mime_type: str | None, **fields: Any) -> Image | Audio | Video | File:
+    return _MEDIA.get((mime_type or "").partition("/")[0], File)(mime_type=mime_type, **fields)
+
+
+def _used(message: Message, said: Json, at: datetime) -> Message:
+    """The message with what the model used; Holdfast counts what came from a cache apart from the input."""
+    used = said.get("usage_metadata")
+    if not used:
+        return message
+    cached = used.get("cached_content_token_count", 0)
+    usage = Usage(
+        model=said.get("model_version"),
+        input=max(used.get("prompt_token_count", 0) - cached, 0) + used.get("tool_use_prompt_token_count", 0),
+        output=used.get("candidates_token_count", 0) + used.get("thoughts_token_count", 0),
+        total=used.get("total_token_count", 0),
+        cache_read=cached,
+        created_at=at,
+    )
+    return Message(**{name: getattr(message, name) for name in message.__struct_fields__} | {"usage": usage})
+
+
+# from messages to an event
+
+
+def event_of(group: Sequence[Message], fetch: Fetch, author: str) -> Event:
+    """The event that a group of messages is; a message that came another way is an event of the user or the author."""
+    last = group[-1]
+    noted = (note_of(last, MARK) or {}).get("event")
+    said: Json = dict(_plain(last, author) if noted is None else noted)
+    parts = [part for message in group for part in _parts(message, fetch)]
+    if parts:
+        said["content"] = {**said.get("content", {}), "parts": parts}
+    return Event.model_validate({**said, "id": last.id})
+
+
+def _plain(message: Message, author: str) -> Json:
+    by_user = message.role == "user"
+    said: Json = {"author": "user" if by_user else author, "timestamp": message.created_at.timestamp()}
+    if message.content or message.tool_calls:
+        said["content"] = {"role": "user" if by_user or message.role == "tool" else "model"}
+    return said
+
+
+def _parts(message: Message, fetch: Fetch) -> list[Json]:
+    if message.redacted is not None:
+        return []
+    if note_of(message, MARK) is None and message.role == "tool":
+        answer = {"id": message.tool_call_id, "name": message.tool_name, "response": {"result": message.text}}
+        return [{"function_response": answer}]
+    pieces = Pieces(message)
+    sorts = pieces_of(message, MARK) if note_of(message, MARK) is not None else _sorts(message)
+    return [_JOINS[sort](pieces, dict(rest[0]) if rest else {}, message, rest, fetch) for sort, *rest in sorts]
+
+
+def _sorts(message: Message) -> list[list[Any]]:
+    """What the pieces of a message are that came another way."""
+    thought = [["thought", {}, len(message.reasoning)]] if message.reasoning else []
+    return [*thought, *([_sort(part)] for part in message.content), *([["call"]] * len(message.tool_calls))]
+
+
+def _sort(part: object) -> str:
+    if isinstance(part, Media):
+        return "file" if part.url is not None else "inline"
+    return {Text: "text", Code: "code"}.get(type(part), "told")  # type: ignore[call-overload, no-any-return]
+
+
+def _join_call(pieces: Pieces, rest: Json) -> Json:
+    call = pieces.call()
+    given: Json = {"name": call.name, **({"id": call.id} if call.id else {})}
+    if call.arguments is not None:
+        given["args"] = call.arguments if isinstance(call.arguments, dict) else {"arguments": call.arguments}
+    return {**rest, "function_call": {**rest.get("function_call", {}), **given}}
+
+
+def _join_response(rest: Json, message: Message, response: Json | None) -> Json:
+    names = {"id": message.tool_call_id, "name": message.tool_name, "response": response}
+    given = {name: value for name, value in names.items() if value is not None}
+    return {**rest, "function_response": {**rest.get("function_response", {}), **given}}
+
+
+def _join_inline(part: Media, rest: Json, fetch: Fetch) -> Json:
+    data = fetch(part.artifact_id) if part.artifact_id is not None else part.data or b""
+    given = {"data": urlsafe_b64encode(data).decode(), **({"mime_type": part.mime_type} if part.mime_type else {})}
+    return {**rest, "inline_data": {**rest.get("inline_data", {}), **given}}
+
+
+def _join_file(part: Media, rest: Json) -> Json:
+    given = {"file_uri": part.url, **({"mime_type": part.mime_type} if part.mime_type else {})}
+    return {**rest, "file_data": {**rest.get("file_data", {}), **given}}
+
+
+def _join_code(part: Code, rest: Json) -> Json:
+    given = {"code": part.code, **({"language": part.language} if part.language else {})}
+    return {**rest, "executable_code": {**rest.get("executable_code", {}), **given}}
+
+
+_JOINS: dict[str, Callable[[Pieces, Json, Message, list[Any], Fetch], Json]] = {
+    "text": lambda pieces, rest, *_: {**rest, "text": pieces.part().text},
+    "thought": lambda pieces, rest, _, piece, __: {**rest, "text": pieces.thought(piece[1]), "thought": True},
+    "call": lambda pieces, rest, *_: _join_call(pieces, rest),
+    "no response": lambda _, rest, message, *__: _join_response(rest, message, None),
+    "result": lambda pieces, rest, message, *_: _join_response(rest, message, {"result": pieces.part().text}),
+    "response": lambda pieces, rest, message, *_: _join_response(rest, message, pieces.part().value),
+    "inline": lambda pieces, rest, _, __, fetch: _join_inline(pieces.part(), rest, fetch),
+    "file": lambda pieces, rest, *_: _join_file(pieces.part(), rest),
+    "code": lambda pieces, rest, *_: _join_code(pieces.part(), rest),
+    "verbatim": lambda pieces, *_: pieces.part().value,
+    "told": lambda pieces, *_: {"text": _told(pieces.part())},
+}
+
+
+def _told(part: object) -> str:
+    return json.dumps(part.value) if isinstance(part, JsonPart) else str(part)

@@ -1,0 +1,32 @@
+"""One way to call a store for adapters that are awaited, whichever of the two clients they were given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from holdfast.aio import AsyncHoldfast
+from holdfast.client import Holdfast
+from holdfast.errors import InvalidInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Awaited:
+    """A store whose calls leave the event loop free: on the pool of an AsyncHoldfast, or on the loop's threads."""
+
+    def __init__(self, hf: Holdfast | AsyncHoldfast) -> None:
+        if not isinstance(hf, Holdfast | AsyncHoldfast):
+            raise InvalidInput(f"hf is an open store (holdfast.open or holdfast.aopen), not {type(hf).__name__}")
+        self.hf = hf._noun if isinstance(hf, AsyncHoldfast) else hf
+        self._run = hf._bridge.call if isinstance(hf, AsyncHoldfast) else asyncio.to_thread
+
+    async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function that blocks, within the store's own timeout."""
+        return await self._run(self._within, function, *args, **kwargs)
+
+    def _within(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.hf._within(None):
+            return function(*args, **kwargs)
