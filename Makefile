@@ -5,7 +5,7 @@ ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shut
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
 # Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of tests/adapters/.
-ADAPTERS := claude-agent adk
+ADAPTERS := claude-agent adk pydantic-ai
 
 .PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench docs clean
 

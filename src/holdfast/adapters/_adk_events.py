@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from google.adk.events import Event
 from pydantic import BaseModel
 
-from holdfast.adapters._groups import Draft, Pieces, grouped, note_of, pieces_of
+from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, note_of, pieces_of
 from holdfast.errors import InvalidInput
 from holdfast.model import Audio, Code, File, Image, JsonPart, Media, Message, Text, ToolCall, Usage, Video
 
@@ -40,20 +39,10 @@ def messages_of(event: Event) -> list[Message]:
 
 
 def dumped(model: BaseModel) -> Json:
-    """A model of ADK's as ADK's own serialiser says it; InvalidInput for NaN and infinities, which that makes null."""
-    for value in _values(model.model_dump(exclude_none=True, exclude_defaults=True)):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(f"an event or state has {value}, which JSON cannot say; use None or a string")
+    """A model of ADK's as ADK's own serialiser says it, without what is as it always is."""
+    check_finite(model.model_dump(exclude_none=True, exclude_defaults=True), "an event")
     said: Json = model.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     return said
-
-
-def _values(value: object) -> Iterator[object]:
-    if isinstance(value, dict | list | tuple | set):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _values(inner)
-    else:
-        yield value
 
 
 def _moment(timestamp: float) -> datetime:

@@ -7,15 +7,26 @@ Every message says of its own pieces which of the item's parts they were: one th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from holdfast.errors import InvalidInput
 from holdfast.model import Message, Part, Role, Text, ToolCall
 
 Piece = list[Any]  # as stored: what sort of part it was, and the rest of it that the message has no place for
+
+
+def check_finite(value: object, what: str) -> None:
+    """InvalidInput for NaN and infinities, of which frameworks' serialisers make null without a word."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"{what} has {value}, which JSON cannot say; use None or a string")
+    if isinstance(value, dict | list | tuple | set):
+        for inner in value.values() if isinstance(value, dict) else value:
+            check_finite(inner, what)
 
 
 class Draft(Struct):
