@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from holdfast.errors import InvalidId, InvalidInput
 Clock = Callable[[], datetime]
 
 MAX_ID = 255
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -23,6 +25,15 @@ _MICROSECOND = timedelta(microseconds=1)
 def new_id() -> str:
     """A new UUIDv7: unique everywhere, and later ones sort after earlier ones."""
     return str(uuid7())
+
+
+def new_uid() -> str:
+    """A name for what people do not name, half as long as an id, since checkpoints repeat it; later ones sort after.
+
+    45 bits of milliseconds, then 45 bits of chance.
+    """
+    value = (time.time_ns() // 1_000_000 % 2**45) << 45 | secrets.randbits(45)
+    return "".join(_DIGITS[value >> shift & 31] for shift in range(85, -1, -5))
 
 
 def now() -> datetime:

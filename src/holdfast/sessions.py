@@ -19,7 +19,7 @@ from holdfast.filters import Filter
 from holdfast.heads import scan_heads
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.holds import check_free
-from holdfast.ids import check_id, micros, new_id
+from holdfast.ids import check_id, micros, new_id, new_uid
 from holdfast.kinds import HEADS, SESSIONS
 from holdfast.model import Json, Message, Page, Session, SessionStatus
 from holdfast.session_filters import check_filters
@@ -84,7 +84,7 @@ class Sessions(Contexts):
         """A session that is not there yet: its record, its head, and the write of the branch it begins with."""
         codec.check_json(metadata, "session metadata")
         at = self._stamps.next()
-        own = new_id()
+        own = new_id() if id is None else new_uid()
         stored = Stored(
             id=own if id is None else check_id(id, "session id"),
             uid=own,
