@@ -20,11 +20,13 @@ from holdfast.kinds import (
     HOLDS,
     MARKS,
     PARTS,
+    PENDING,
     RESTORES,
     SWEEPS,
     Kind,
 )
 from holdfast.parts import read_part
+from holdfast.pending_records import read_pending
 from holdfast.run_records import read_hold
 from holdfast.usage_records import read_extra
 
@@ -43,6 +45,11 @@ def _artifact(record: Record) -> Columns:
 def _part(record: Record) -> Columns:
     stored = read_part(record)
     return (stored.history, stored.branch, stored.seq, stored.part, stored.kept.digest)
+
+
+def _pending(record: Record) -> Columns:
+    stored = read_pending(record)
+    return (stored.owner, stored.checkpoint, stored.task)
 
 
 def _mark(record: Record) -> Columns:
@@ -86,6 +93,7 @@ PLAIN: Mapping[Kind, Callable[[Record], Columns]] = {
     SWEEPS: _sweep,
     ARTIFACTS: _artifact,
     PARTS: _part,
+    PENDING: _pending,
     HOLDS: _hold,
     EXECUTIONS: _execution,
     EXTRA_USAGES: _extra_usage,

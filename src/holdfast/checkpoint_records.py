@@ -28,14 +28,18 @@ from holdfast.model import (
 
 
 class StoredCheckpoint(Value, frozen=True, kw_only=True):
-    """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's."""
+    """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's.
+
+    `texts` are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the
+    text itself where the message is not there.
+    """
 
     id: str
     owner: str
     at: int
     created_at: Moment
-    kind: CheckpointKind
-    status: CheckpointStatus
+    kind: CheckpointKind = "manual"
+    status: CheckpointStatus = "completed"
     agent_id: str | None = None
     session_id: str | None = None
     run_id: str | None = None
@@ -48,6 +52,7 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     partial_results: list[Json] = []
     tool_calls: list[ToolCall] = []
     extra: Json = None
+    texts: list[tuple[int, int, int, int] | str] = []
     parent_id: str | None = None
     expires_at: Moment | None = None
     position: Position | None = None

@@ -18,6 +18,7 @@ from holdfast import codec, history
 from holdfast.agent_records import Present, read_present
 from holdfast.artifact_records import NOBODY
 from holdfast.checkpoint_records import read_capture
+from holdfast.checkpoint_texts import with_texts
 from holdfast.contracts import Key, Query, Reader, Record
 from holdfast.embedding_records import read_space, space_record
 from holdfast.errors import Busy
@@ -38,6 +39,7 @@ from holdfast.kinds import (
     MARKS,
     MESSAGES,
     PARTS,
+    PENDING,
     PRUNED,
     REVISIONS,
     RUNS,
@@ -61,6 +63,7 @@ UNSEEN: tuple[Kind, ...] = (
     EVENTS,
     RUNS,
     CAPTURES,
+    PENDING,  # before checkpoints, which take them in
     CHECKPOINTS,
     EMBEDDINGS,
     MARKS,
@@ -118,12 +121,19 @@ class Cut:
             return self._embeddings()
         if kind is EMBEDDING_SPACES:
             return self._spaces()
-        return filter(self.has, self.reader.scan(Query(kind=kind)))
+        found = filter(self.has, self.reader.scan(Query(kind=kind)))
+        return map(self._whole, found) if kind is CHECKPOINTS else found
 
     def find(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         """The records with these keys as they are now, None for what does not belong to this moment."""
         found = list(map(self._marks.get, keys)) if kind is MARKS else self.reader.get(kind, keys)
-        return [record if record is not None and self.has(record) else None for record in found]
+        return [self._whole(record) if record is not None and self.has(record) else None for record in found]
+
+    def _whole(self, record: Record) -> Record:
+        """A checkpoint may lead to texts of messages that came later; these it then has in itself."""
+        if record.kind is not CHECKPOINTS:
+            return record
+        return with_texts(self.reader, record, lambda *place: place[2] <= self._ends.get(place[:2], -1))
 
     def has(self, record: Record) -> bool:
         """Whether a record belongs to this moment."""
@@ -134,7 +144,7 @@ class Cut:
             stored = codec.decode_envelope(record.body, f"session {key[0]!r}")
             mine = self._sessions.get(str(stored["uid"]))
             return mine is not None and mine.id == key[0]
-        if kind in (EXECUTIONS, EXTRA_USAGES, ARTIFACTS):
+        if kind in (EXECUTIONS, EXTRA_USAGES, ARTIFACTS, PENDING):
             return key[0] in self._sessions or (kind is ARTIFACTS and key[0] == NOBODY)
         if kind in (RUNS, EVENTS):
             return key[:2] in self._events and (kind is RUNS or int(key[2]) <= self._events[key[:2]])

@@ -129,6 +129,11 @@ CHECKPOINTS = Kind(
     narrow=True,
     about="points to go back to: references, never copies",
 )
+PENDING = Kind(
+    "pending",
+    key=(*_text("owner", "checkpoint"), *_int("task")),
+    about="what the tasks of a framework's step have written, until the step is whole",
+)
 CAPTURES = Kind(
     "captures",
     key=(*_text("agent", "session"), *_int("number")),
@@ -195,6 +200,7 @@ KINDS: tuple[Kind, ...] = (
     EXECUTIONS,
     EXTRA_USAGES,
     CHECKPOINTS,
+    PENDING,
     CAPTURES,
     MARKS,
     RESTORES,

@@ -48,6 +48,7 @@ from holdfast.kinds import (
     MARKS,
     MESSAGES,
     PARTS,
+    PENDING,
     PRUNED,
     RESTORES,
     REVISIONS,
@@ -64,7 +65,7 @@ BATCH = 200
 GRACE_US = 24 * 3600 * 1_000_000
 Forget = Callable[[Sequence[Gone]], None]
 _BY_PLACE: tuple[Kind, ...] = (MESSAGES, USAGES, PRUNED, PARTS)
-_BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, EVENTS, RUNS, HOLDS, EXECUTIONS, EXTRA_USAGES, ARTIFACTS)
+_BY_SESSION: tuple[Kind, ...] = (CHECKPOINTS, PENDING, EVENTS, RUNS, HOLDS, EXECUTIONS, EXTRA_USAGES, ARTIFACTS)
 
 
 class Sweep(Value, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.client import Holdfast
-from holdfast.contracts import Reader, Record
+from holdfast.contracts import Insert, Reader, Record
 from holdfast.kinds import HOLDS, KINDS, RESTORES, SWEEPS
 from holdfast.model import (
     Agent,
@@ -17,6 +17,7 @@ from holdfast.model import (
     ToolExecution,
     Usage,
 )
+from holdfast.pending_records import StoredPending, pending_record
 from holdfast.testing.records import dump
 
 LARGE = bytes(range(256)) * 2048
@@ -86,6 +87,9 @@ def _keep(hf: Holdfast, chat: str, name: str) -> None:
 
 def _checkpoint(hf: Holdfast, scout: str, chat: str) -> None:
     hf.checkpoints.create(session_id=chat, id=f"{chat}-at", step=9, extra={"n": 1}, ttl=10**6)
+    owner = hf._ground.heads[chat].pointer.uid
+    waits = StoredPending(owner=owner, checkpoint=f"{chat}-at", task=7, said={"n": 1})
+    hf._ground.store.commit([Insert(pending_record(waits))])
     hf.checkpoints.create(agent_id=scout, id=f"{scout}-one", name="before")
     hf.sessions.create(id=f"{chat}-later", agent_id=scout)
     hf.sessions.delete(f"{chat}-copy")

@@ -1,0 +1,347 @@
+"""Putting a checkpoint: one commit with the new messages, the values that changed, and the step before made whole.
+
+What the tasks of that step have written then moves into the checkpoint it began at, without the texts that the new
+messages have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import checkpoint_records as records
+from holdfast import history
+from holdfast.appends import ROOT
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.commits import commit
+from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
+from holdfast.errors import Conflict
+from holdfast.history import Seen
+from holdfast.ids import check_id
+from holdfast.kinds import PENDING
+from holdfast.nouns import Ground
+from holdfast.pending_records import StoredPending, pending_record, read_pending
+
+from ._langgraph_payloads import SHORTEST, Packed, Payload, Writes, cut, from_text, to_text
+from ._langgraph_payloads import Write as Written
+from ._langgraph_threads import MARK, Entry, entries, entry_at, entry_of, own_id
+from ._langgraph_transcripts import Known, Memory, Place, Telling, Told, common, extended, is_transcript, load
+
+_ASIDE = {"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
+
+
+class Given(Struct, frozen=True):
+    """A checkpoint as LangGraph hands it over."""
+
+    checkpoint: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    versions: Mapping[str, Any]  # of the channels that have changed
+    parent: str | None
+
+    @property
+    def id(self) -> str:
+        """LangGraph's id of it."""
+        return str(self.checkpoint["id"])
+
+
+class Log(Struct, frozen=True):
+    """The channel whose value is the transcript; without messages it is as it was at the checkpoint before."""
+
+    channel: str
+    snapshot: bool
+    messages: list[Any] | None
+
+
+def pack(serde: SerializerProtocol, value: object) -> Packed:
+    """A value as LangGraph encodes it."""
+    kind, body = serde.dumps_typed(value)
+    return Packed(kind, [bytes(body)] if body else [])
+
+
+class Putting:
+    """One checkpoint on its way into a session."""
+
+    def __init__(self, ground: Ground, serde: SerializerProtocol, memory: Memory, given: Given, plain: bool) -> None:
+        self._ground = ground
+        self._serde = serde
+        self._memory = memory
+        self._given = given
+        self._plain = plain
+
+    def run(self, seen: Seen) -> None:
+        """Commit it to the session with this head."""
+        session_id, owner = seen.pointer.session_id, seen.pointer.uid
+        parent = self._parent(owner)
+        log = _log(self._given, parent) if self._plain else None
+        payload = self._payload(parent, log)
+        known = self._known(seen, parent) if log is None or log.messages is not None else Known([], [])
+        count, telling = 0, None
+        if log is not None and log.messages is not None:
+            count = common(log.messages, known)
+            behind = known.ids[count - 1] if count else ROOT
+            telling = Telling(self._ground, self._serde, log.messages[count:], behind, self._moment())
+            telling.send_ahead(session_id)
+        told: list[Told] = []
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.must_see(reader, session_id)
+            if seen.pointer.uid != owner:
+                raise Conflict(f"thread {session_id!r} was deleted meanwhile; put the checkpoint again")
+            return self._place(reader, seen, payload, parent, telling, told)
+
+        commit(self._ground.store, place)
+        self._ground.remember(told[-1].seen)
+        if parent is not None:
+            self._memory.follow(owner, parent.id, parent.stored.at, told[-1].texts)
+        if telling is not None and log is not None and log.messages is not None:
+            known = extended(known, count, log.messages, told[-1].ids)
+        elif log is not None and parent is not None:
+            known = self._memory.get(owner, parent.id) or known
+        if log is None or log.messages is not None or known.states:
+            self._memory.put(owner, self._given.id, known)
+
+    def _moment(self) -> datetime:
+        try:
+            at = datetime.fromisoformat(str(self._given.checkpoint["ts"]))
+        except ValueError:
+            return datetime.fromtimestamp(self._ground.stamps.next() / 1e6, UTC)
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+    def _parent(self, owner: str) -> Entry | None:
+        return None if self._given.parent is None else entry_of(self._ground.store, owner, self._given.parent)
+
+    def _known(self, seen: Seen, parent: Entry | None) -> Known:
+        """The messages that the list is compared with: those of the checkpoint before, or what the session has."""
+        known = None if parent is None else self._memory.get(seen.pointer.uid, parent.id)
+        at = history.position_of(seen.pointer) if parent is None else parent.stored.position
+        if known is not None or at is None or at.seq == 0:
+            return known or Known([], [])
+        return load(self._ground, at, self._serde)[1]
+
+    # what is in it
+
+    def _payload(self, parent: Entry | None, log: Log | None) -> Payload:
+        given, checkpoint = self._given, self._given.checkpoint
+        values, held = self._values(parent, None if log is None else log.channel)
+        rest = {name: value for name, value in checkpoint.items() if name not in _ASIDE}
+        return Payload(
+            v=checkpoint["v"],
+            versions=dict(checkpoint["channel_versions"]),
+            seen={node: dict(versions) for node, versions in checkpoint["versions_seen"].items()},
+            ts=None if self._moment().isoformat() == checkpoint["ts"] else str(checkpoint["ts"]),
+            metadata=None if plain_metadata(name_of(given.metadata)) == given.metadata else self._pack(given.metadata),
+            values=values,
+            held=held,
+            log=None if log is None else log.channel,
+            snapshot=log is not None and log.snapshot,
+            updated=checkpoint.get("updated_channels"),
+            rest=self._pack(rest) if rest else None,
+        )
+
+    def _pack(self, value: Mapping[str, Any]) -> Packed:
+        return pack(self._serde, dict(value))
+
+    def _values(self, parent: Entry | None, log: str | None) -> tuple[dict[str, Packed], dict[str, int]]:
+        """The values to be held here, and where those are that have not changed."""
+        given, values = self._given.checkpoint["channel_values"], dict[str, Packed]()
+        held: dict[str, int] = {}
+        for channel in [*given, *(name for name in self._given.checkpoint["channel_versions"] if name not in given)]:
+            if channel == log:
+                continue
+            if self._has_stayed(channel, parent):
+                assert parent is not None
+                at = parent.holder(channel)
+                if at is not None:
+                    held[channel] = at
+                    continue
+            if channel in given:
+                values[channel] = pack(self._serde, given[channel])
+        return values, held
+
+    def _has_stayed(self, channel: str, parent: Entry | None) -> bool:
+        return _has_stayed(self._given, channel, parent)
+
+    # the commit
+
+    def _place(
+        self,
+        reader: Reader,
+        seen: Seen,
+        payload: Payload,
+        parent: Entry | None,
+        telling: Telling | None,
+        told: list[Told],
+    ) -> list[Write]:
+        pointer, given = seen.pointer, self._given
+        owner, name = pointer.uid, check_id(given.id, "checkpoint_id")
+        rival = records.find(reader, name)
+        if rival is not None and rival.key[0] != owner:
+            name = own_id(given.id, owner)
+            rival = records.find(reader, name)
+        at = int(rival.key[1]) if rival is not None else self._ground.stamps.next(after=pointer.checkpointed_at)
+        top = self._top(reader, seen)
+        if rival is None:
+            pointer = replace(pointer, checkpointed_at=at, checkpoint_id=name)
+        told[:] = [self._tell(reader, Seen(pointer, seen.digest, seen.later), payload, parent, telling)]
+        payload = replace(
+            payload,
+            id=None if name == given.id else given.id,
+            parent=given.parent if parent is not None and parent.stored.id != given.parent else None,
+            top=top if top is not None and top > given.id else None,
+        )
+        payload, texts = lighten(payload, [], told[-1].texts)
+        stored = StoredCheckpoint(
+            id=name,
+            owner=owner,
+            at=at,
+            created_at=self._moment(),
+            agent_id=pointer.agent_id,
+            session_id=pointer.session_id,
+            name=name_of(given.metadata),
+            extra={MARK: to_text(payload)},
+            texts=texts,
+            parent_id=given.parent if parent is None else parent.stored.id,
+            position=told[-1].position,
+        )
+        record = records.checkpoint_record(stored)
+        own = Insert(record) if rival is None else Put(record, rival.digest)
+        return [*told[-1].writes, own, *self._whole(reader, parent, told[-1].texts)]
+
+    def _top(self, reader: Reader, seen: Seen) -> str | None:
+        """The greatest id that the thread has so far."""
+        at = seen.pointer.checkpointed_at
+        last = entry_at(reader, seen.pointer.uid, at) if at else None
+        if last is not None:
+            return last.payload.top or last.id
+        return max((entry.id for entry in entries(reader, seen.pointer.uid)), default=None) if at else None
+
+    def _tell(
+        self, reader: Reader, seen: Seen, payload: Payload, parent: Entry | None, telling: Telling | None
+    ) -> Told:
+        if telling is None and payload.log is not None and parent is not None:
+            assert parent.stored.position is not None
+            telling = Telling(self._ground, self._serde, [], parent.stored.position.message_id or ROOT, self._moment())
+        if telling is None:
+            now_seen, writes = history.move(seen, seen.pointer)
+            return Told(now_seen, writes, [], [])
+        return telling.place(reader, seen)
+
+    def _whole(self, reader: Reader, parent: Entry | None, texts: Sequence[tuple[bytes, Place]]) -> list[Write]:
+        """The writes that move what was pending at the checkpoint before into it."""
+        if parent is None:
+            return []
+        pending = list(reader.scan(Query(kind=PENDING, prefix=(parent.stored.owner, parent.id))))
+        whole = make_whole(reader, parent.stored.owner, parent.stored.at, written(pending), texts)
+        return [*whole, *(Delete(PENDING, one.key, over=one.digest) for one in pending if whole)]
+
+
+def _has_stayed(given: Given, channel: str, parent: Entry | None) -> bool:
+    """Whether a channel is as it was at the checkpoint before."""
+    if parent is None or channel in given.versions or channel not in given.checkpoint["channel_versions"]:
+        return False
+    return bool(parent.payload.versions.get(channel) == given.checkpoint["channel_versions"][channel])
+
+
+def _log(given: Given, parent: Entry | None) -> Log | None:
+    """Which channel is the transcript: the one that was, else `messages`, else the first list of messages."""
+    values = given.checkpoint["channel_values"]
+    before = None if parent is None else parent.payload.log
+    if parent is not None and before is not None and before in values and _has_stayed(given, before, parent):
+        return Log(before, parent.payload.snapshot, None)
+    plain = {name: value.value if isinstance(value, _DeltaSnapshot) else value for name, value in values.items()}
+    first = [name for name in (before, "messages") if name in plain]
+    for name in [*first, *sorted(plain)]:
+        if is_transcript(plain[name]) or (name == before and plain[name] == [] and type(plain[name]) is list):
+            return Log(name, isinstance(values[name], _DeltaSnapshot), plain[name])
+    return None
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """What people see; a name also keeps retention away, which knows nothing of how these hang together."""
+    return f"{metadata.get('source', 'checkpoint')} {metadata.get('step', '')}".strip()[:100]
+
+
+def plain_metadata(name: str) -> dict[str, Any] | None:
+    """The metadata that most checkpoints of this name have."""
+    source, _, step = name.partition(" ")
+    return {"source": source, "step": int(step), "parents": {}} if step.removeprefix("-").isdigit() else None
+
+
+def lighten(
+    payload: Payload, places: Sequence[Place | str], texts: Sequence[tuple[bytes, Place]]
+) -> tuple[Payload, list[Place | str]]:
+    """The payload without these texts, and where all those stand that it leaves out."""
+    kept = list(places)
+    packed = [*payload.values.values(), *(one.value for one in payload.writes)]
+    for text, place in texts:
+        if len(text) >= SHORTEST and any(isinstance(p, bytes) and text in p for one in packed for p in one.pieces):
+            kept.append(place)
+            number = len(kept) - 1
+            packed = [Packed(one.type, cut(one.pieces, [(text, number)])) for one in packed]
+    values = dict(zip(payload.values, packed, strict=False))
+    rest = packed[len(values) :]
+    writes = [replace(one, value=value) for one, value in zip(payload.writes, rest, strict=True)]
+    return replace(payload, values=values, writes=writes), kept
+
+
+def make_whole(
+    reader: Reader, owner: str, at: int, new: Sequence[Written], texts: Sequence[tuple[bytes, Place]]
+) -> list[Write]:
+    """The write that adds what tasks have written to a checkpoint, and leaves out texts that messages have."""
+    entry = entry_at(reader, owner, at)
+    if entry is None:
+        return []
+    payload = replace(entry.payload, writes=merged(entry.payload.writes, new))
+    payload, places = lighten(payload, entry.stored.texts, texts)
+    if payload == entry.payload:
+        return []
+    stored = replace(entry.stored, extra={MARK: to_text(payload)}, texts=places)
+    return [Put(records.checkpoint_record(stored), entry.record.digest)]
+
+
+# what tasks write
+
+
+def written(pending: Sequence[Record]) -> list[Written]:
+    """What is pending at a checkpoint."""
+    return [one for record in pending for one in from_text(read_pending(record).said, Writes, "pending").writes]
+
+
+def merged(there: Sequence[Written], new: Sequence[Written]) -> list[Written]:
+    """All writes of a step in order; of two in one place the first stays, but special ones are replaced."""
+    found = {(one.task, one.n): one for one in there}
+    for one in new:
+        if one.n < 0 or (one.task, one.n) not in found:
+            found[one.task, one.n] = one
+    return sorted(found.values(), key=Written.order)
+
+
+def put_writes(ground: Ground, memory: Memory, owner: str, checkpoint_id: str, new: Sequence[Written]) -> None:
+    """Commit what a task has written; if the next checkpoint was faster, where it would have moved it."""
+    if not new:
+        return
+    followed = memory.followed(owner, checkpoint_id)
+    if followed is not None:
+        at, texts = followed
+        commit(ground.store, lambda reader: make_whole(reader, owner, at, new, texts))
+        return
+    # A number, since a key has room for two texts; tasks that should ever share one stay apart by their ids.
+    task = int.from_bytes(hashlib.sha256(new[0].task.encode()).digest()[:8]) >> 1
+
+    def place(reader: Reader) -> list[Write]:
+        (present,) = reader.get(PENDING, [(owner, checkpoint_id, task)])
+        there = [] if present is None else written([present])
+        said = to_text(Writes(merged(there, new)))
+        record = pending_record(StoredPending(owner=owner, checkpoint=checkpoint_id, task=task, said=said))
+        if present is None:
+            return [Insert(record)]
+        return [] if present.digest == record.digest else [Put(record, present.digest)]
+
+    commit(ground.store, place)

@@ -1,0 +1,196 @@
+"""Reading a checkpoint back as LangGraph knows it, and deleting some without taking what others need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from msgspec.structs import replace
+
+from holdfast import checkpoint_records as records
+from holdfast.checkpoint_texts import texts_of
+from holdfast.contracts import Delete, Put, Query, Write
+from holdfast.errors import CorruptData
+from holdfast.kinds import CHECKPOINTS, PENDING
+from holdfast.nouns import Ground
+
+from ._langgraph_payloads import Packed, filled, to_text
+from ._langgraph_payloads import Write as Written
+from ._langgraph_puts import merged, plain_metadata, written
+from ._langgraph_threads import MARK, Entry, entry_of, read_entry
+from ._langgraph_transcripts import Memory, load
+
+COUNTERS = "counters_since_delta_snapshot"  # in the metadata of every checkpoint of a thread with delta channels
+_BATCH = 200
+
+
+class Reading:
+    """Turns stored checkpoints into values."""
+
+    def __init__(self, ground: Ground, serde: SerializerProtocol, memory: Memory) -> None:
+        self._ground = ground
+        self._store = ground.store
+        self._serde = serde
+        self._memory = memory
+
+    def checkpoint(self, entry: Entry) -> dict[str, Any]:
+        """The checkpoint with all its values."""
+        payload = entry.payload
+        rest = {} if payload.rest is None else self._value(payload.rest, [])
+        values = self.values(entry)
+        return {
+            "v": payload.v,
+            "id": entry.id,
+            "ts": payload.ts or entry.stored.created_at.astimezone(UTC).isoformat(),
+            "channel_values": values,
+            "channel_versions": payload.versions,
+            "versions_seen": payload.seen,
+            "updated_channels": payload.updated,
+            **rest,
+        }
+
+    def metadata(self, entry: Entry) -> dict[str, Any]:
+        """What LangGraph says of the checkpoint."""
+        packed = entry.payload.metadata
+        found: dict[str, Any] | None = (
+            plain_metadata(entry.stored.name or "") if packed is None else self._value(packed, [])
+        )
+        return found or {}
+
+    def values(self, entry: Entry) -> dict[str, Any]:
+        """The value of each channel that has one, in the order of the channels' versions."""
+        names = [name for name in entry.payload.versions if name == entry.payload.log or entry.holder(name) is not None]
+        names += [name for name in entry.payload.values if name not in names]
+        held = self._holders(entry)
+        return {name: self._channel(entry, name, held) for name in names}
+
+    def _holders(self, entry: Entry) -> dict[int, tuple[Entry, list[bytes]]]:
+        """The checkpoints that hold values of this one, with the texts they leave out."""
+        stamps = sorted({*entry.payload.held.values()})
+        rows = self._store.get(CHECKPOINTS, [(entry.stored.owner, at) for at in stamps]) if stamps else []
+        found = [one for one in [entry, *map(read_entry, rows)] if one is not None]
+        return {one.stored.at: (one, texts_of(self._store, one.stored)) for one in found}
+
+    def _channel(self, entry: Entry, name: str, held: Mapping[int, tuple[Entry, list[bytes]]]) -> Any:
+        if name == entry.payload.log:
+            return self._transcript(entry)
+        at = entry.holder(name)
+        if at is None or at not in held or name not in held[at][0].payload.values:
+            raise CorruptData(
+                f"the value of channel {name!r} at checkpoint {entry.id!r} is gone: its holder was deleted"
+            )
+        holder, texts = held[at]
+        return self._value(holder.payload.values[name], texts)
+
+    def _transcript(self, entry: Entry) -> Any:
+        if entry.stored.position is None:
+            raise CorruptData(f"checkpoint {entry.id!r} does not say where its messages end")
+        messages, known = load(self._ground, entry.stored.position, self._serde)
+        self._memory.put(entry.stored.owner, entry.id, known)
+        return _DeltaSnapshot(messages) if entry.payload.snapshot else messages
+
+    def _value(self, packed: Packed, texts: Sequence[bytes]) -> Any:
+        return self._serde.loads_typed((packed.type, filled(packed.pieces, texts)))
+
+    # what tasks have written
+
+    def stored_writes(self, entry: Entry) -> tuple[list[Written], list[bytes]]:
+        """The writes of the step that began at a checkpoint, in order, and the texts they leave out."""
+        pending = list(self._store.scan(Query(kind=PENDING, prefix=(entry.stored.owner, entry.id))))
+        return merged(entry.payload.writes, written(pending)), texts_of(self._store, entry.stored)
+
+    def whole_writes(self, entry: Entry) -> list[Written]:
+        """The writes as they were put, with no text left out."""
+        found, texts = self.stored_writes(entry)
+        return [replace(one, value=Packed(one.value.type, [filled(one.value.pieces, texts)])) for one in found]
+
+    def writes(self, entry: Entry, channels: Iterable[str] | None = None) -> list[PendingWrite]:
+        """The same as LangGraph wants them, or those to some channels."""
+        found, texts = self.stored_writes(entry)
+        wanted = None if channels is None else set(channels)
+        some = (one for one in found if wanted is None or one.channel in wanted)
+        return [(one.task, one.channel, self._value(one.value, texts)) for one in some]
+
+    def delta(self, entry: Entry, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """What each channel is rebuilt of: the nearest value on the way back to the root, and the writes since."""
+        found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+        missing = set(channels)
+        for one in self.ancestors(entry):
+            if not missing:
+                break
+            for write in reversed(self.writes(one, missing)):
+                found[write[1]]["writes"].append(write)
+            values = self._some(one, missing)
+            for name, value in values.items():
+                found[name]["seed"] = value
+            missing -= values.keys()
+        for told in found.values():
+            told["writes"].reverse()
+        return found
+
+    def _some(self, entry: Entry, names: Iterable[str]) -> dict[str, Any]:
+        there = [name for name in names if has_value(entry, name)]
+        held = self._holders(entry) if there else {}
+        return {name: self._channel(entry, name, held) for name in there}
+
+    def ancestors(self, entry: Entry) -> Iterator[Entry]:
+        """The checkpoints that a checkpoint came from, the nearest first."""
+        seen = {entry.id}
+        while (parent := entry.parent) is not None and parent not in seen:
+            found = entry_of(self._store, entry.stored.owner, parent)
+            if found is None:
+                return
+            seen.add(parent)
+            entry = found
+            yield entry
+
+    # deleting
+
+    def needed(self, entry: Entry) -> set[str]:
+        """The ids of the ancestors without which delta channels of a checkpoint could not be rebuilt."""
+        counters = self.metadata(entry).get(COUNTERS) or {}
+        missing = {name for name in counters if name in entry.payload.versions and not has_value(entry, name)}
+        needed: set[str] = set()
+        for one in self.ancestors(entry):
+            if not missing:
+                break
+            needed.add(one.id)
+            missing = {name for name in missing if not has_value(one, name)}
+        return needed
+
+    def delete(self, kept: Sequence[Entry], gone: Sequence[Entry], commit: Callable[[Sequence[Write]], object]) -> None:
+        """Remove some checkpoints of a session; what the others refer to moves to them first."""
+        stamps = {one.stored.at: one for one in gone}
+        moved = [Put(self._taken_in(one, stamps), one.record.digest) for one in kept if _refers(one, stamps)]
+        doomed: list[Write] = [Delete(CHECKPOINTS, one.record.key) for one in gone]
+        doomed += [Delete(PENDING, (one.stored.owner, one.id)) for one in gone]
+        for writes in (moved, doomed):
+            for start in range(0, len(writes), _BATCH):
+                commit(writes[start : start + _BATCH])
+
+    def _taken_in(self, entry: Entry, gone: Mapping[int, Entry]) -> Any:
+        """The record of a checkpoint with the values that others held for it until now."""
+        values, held, texts = dict(entry.payload.values), dict(entry.payload.held), list(entry.stored.texts)
+        for name, at in entry.payload.held.items():
+            if at in gone and name in gone[at].payload.values:
+                packed = gone[at].payload.values[name]
+                offset = len(texts)
+                pieces = [piece if isinstance(piece, bytes) else piece + offset for piece in packed.pieces]
+                texts += gone[at].stored.texts
+                values[name] = Packed(packed.type, pieces)
+                del held[name]
+        payload = replace(entry.payload, values=values, held=held)
+        return records.checkpoint_record(replace(entry.stored, extra={MARK: to_text(payload)}, texts=texts))
+
+
+def has_value(entry: Entry, name: str) -> bool:
+    """Whether a channel's value is stored for a checkpoint."""
+    return name == entry.payload.log or entry.holder(name) is not None
+
+
+def _refers(entry: Entry, gone: Mapping[int, Entry]) -> bool:
+    return any(at in gone for at in entry.payload.held.values())

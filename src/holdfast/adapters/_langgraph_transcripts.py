@@ -1,0 +1,231 @@
+"""The channel of messages as a session's transcript: what is new in it goes behind what is there already.
+
+A list of messages is compared with the one that was last saved or loaded, item by item in memory. What the two have in
+common is not looked at again; a message that was replaced or removed makes a branch behind the last common one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import history
+from holdfast.appends import ROOT, Said, settle
+from holdfast.commits import commit
+from holdfast.contracts import MAX_BYTES, Reader, Write
+from holdfast.history import Pointer, Position, Seen
+from holdfast.ids import new_id
+from holdfast.model import Message, Text
+from holdfast.nouns import Ground
+
+from ._langgraph_messages import heard, said
+
+State: TypeAlias = tuple[type, dict[str, Any], Any]
+Place: TypeAlias = tuple[int, int, int, int]
+Followed: TypeAlias = tuple[int, list[tuple[bytes, Place]]]
+
+_REMEMBERED = 128
+_ONE_COMMIT = 300  # messages, each with its usage and a large part or two
+
+
+class Known(Struct, frozen=True):
+    """The messages up to a place of a history: how each was when it was saved or loaded, and Holdfast's id for it."""
+
+    states: list[State]
+    ids: list[str]
+
+
+class Told(Struct, frozen=True):
+    """A transcript brought to a list of messages: the head, the writes, the ids, and where new texts stand."""
+
+    seen: Seen
+    writes: list[Write]
+    ids: list[str]
+    texts: list[tuple[bytes, Place]]
+
+    @property
+    def position(self) -> Position:
+        """Where the list ends."""
+        return history.position_of(self.seen.pointer)
+
+
+class Memory:
+    """What was last saved or loaded, by session and checkpoint."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._followed: OrderedDict[tuple[str, str], Followed] = OrderedDict()
+
+    def get(self, owner: str, checkpoint_id: str) -> Known | None:
+        """The messages of a checkpoint, if they are remembered."""
+        return self._known.get((owner, checkpoint_id))
+
+    def put(self, owner: str, checkpoint_id: str, known: Known) -> None:
+        """Remember them, for as long as not too many others are."""
+        self._known[owner, checkpoint_id] = known
+        self._known.move_to_end((owner, checkpoint_id))
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def follow(self, owner: str, checkpoint_id: str, at: int, texts: list[tuple[bytes, Place]]) -> None:
+        """Remember that a checkpoint, kept under this stamp, has a successor, and the texts that came with that."""
+        self._followed[owner, checkpoint_id] = (at, texts)
+        while len(self._followed) > _REMEMBERED:
+            self._followed.popitem(last=False)
+
+    def followed(self, owner: str, checkpoint_id: str) -> Followed | None:
+        """The stamp of a checkpoint that is known to have a successor, and the texts that came with that."""
+        return self._followed.get((owner, checkpoint_id))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._followed.clear()
+
+
+def is_transcript(value: object) -> bool:
+    """Whether a channel's value is a list of messages."""
+    return type(value) is list and bool(value) and all(isinstance(one, BaseMessage) for one in value)
+
+
+def load(ground: Ground, at: Position, serde: SerializerProtocol) -> tuple[list[BaseMessage], Known]:
+    """The messages up to a place, as LangChain knows them."""
+    store, blobs = ground.store, ground.blobs
+    runs = history.segments(store, at.history, at.branch, at.seq)
+    found = [one for run in runs for one in history.read(store, "", at.history, run)]
+    messages = [heard(one, serde, lambda digest: b"".join(blobs.get(digest)) if blobs else b"") for one in found]
+    return messages, Known([_kept(one) for one in messages], [one.id for one in found])
+
+
+def _state(message: BaseMessage) -> State:
+    return (type(message), message.__dict__, message.__pydantic_extra__)
+
+
+def _kept(message: BaseMessage) -> State:
+    """A message's state that stays as it is when the message is changed in place."""
+    fields = {name: copy.deepcopy(one) if isinstance(one, list | dict) else one for name, one in vars(message).items()}
+    return (type(message), fields, copy.deepcopy(message.__pydantic_extra__))
+
+
+def common(messages: Sequence[BaseMessage], known: Known) -> int:
+    """How many leading messages are those that are known."""
+    states = [_state(one) for one in messages]
+    if states[: len(known.states)] == known.states:
+        return len(known.states)
+    same = (n for n, (one, other) in enumerate(zip(states, known.states, strict=False)) if one != other)
+    return next(same, min(len(states), len(known.states)))
+
+
+def extended(known: Known, count: int, messages: Sequence[BaseMessage], ids: Sequence[str]) -> Known:
+    """What is known once the messages behind the common ones are saved under these ids."""
+    return Known(known.states[:count] + [_kept(one) for one in messages[count:]], known.ids[:count] + list(ids))
+
+
+class Telling:
+    """Messages on their way into a transcript, behind the one whose id is `behind`."""
+
+    def __init__(
+        self, ground: Ground, serde: SerializerProtocol, messages: Sequence[BaseMessage], behind: str, at: datetime
+    ) -> None:
+        self._ground = ground
+        self._serde = serde
+        self._rest = list(messages)
+        self._behind = behind
+        self._at = at
+        self._done: list[str] = []
+        self._texts: list[tuple[bytes, Place]] = []
+
+    def send_ahead(self, session_id: str) -> None:
+        """Append what one commit could not take with the checkpoint; a second attempt finds it there."""
+        while len(self._rest) > _ONE_COMMIT or sum(_size(one) for one in self._rest) > MAX_BYTES // 4:
+            first, size = 1, _size(self._rest[0])
+            while first < _ONE_COMMIT and size + _size(self._rest[first]) <= MAX_BYTES // 4:
+                size += _size(self._rest[first])
+                first += 1
+            if first == len(self._rest):
+                return
+            ahead = Telling(self._ground, self._serde, self._rest[:first], self._behind, self._at)
+            told: list[Told] = []
+
+            def place(reader: Reader, ahead: Telling = ahead, told: list[Told] = told) -> list[Write]:
+                told[:] = [ahead.place(reader, history.must_see(reader, session_id))]
+                return told[-1].writes
+
+            commit(self._ground.store, place)
+            self._done += told[-1].ids
+            self._texts += told[-1].texts
+            self._behind, self._rest = self._done[-1], self._rest[first:]
+
+    def place(self, reader: Reader, seen: Seen) -> Told:
+        """Bring the transcript to the messages, as the store now is."""
+        ids, behind, rest = list(self._done), self._behind, list(self._rest)
+        while rest and (found := self._found(reader, seen.pointer, rest[0], behind)) is not None:
+            behind = found
+            ids.append(found)
+            rest.pop(0)
+        stamp = self._ground.stamps.next(seen.pointer.updated_at)
+        if not rest:
+            moved = self._stand(reader, seen.pointer, behind)
+            now_seen, writes = history.move(seen, moved)
+            return Told(now_seen, writes, ids, self._texts)
+        fresh = self._said(reader, seen.pointer, rest)
+        parent = None if behind == ROOT and seen.pointer.seq == 0 else behind
+        appended = settle(reader, seen, fresh, parent, True, stamp)
+        texts = [text for one in appended.messages for text in _texts(one)]
+        return Told(appended.seen, appended.writes, [*ids, *(one.message.id for one in fresh)], [*self._texts, *texts])
+
+    def _found(self, reader: Reader, pointer: Pointer, message: BaseMessage, behind: str) -> str | None:
+        """The id of a message that is there already, right behind another, from an attempt before this one."""
+        if not message.id:
+            return None
+        record = history.find(reader, pointer.history, message.id)
+        if record is None or (history.before(reader, record.key) or ROOT) != behind:
+            return None
+        (one,) = self._ground.say([said(message, self._at, self._serde)])
+        return message.id if record.digest == one.digest and history.reaches(reader, pointer, record.key) else None
+
+    def _said(self, reader: Reader, pointer: Pointer, rest: Sequence[BaseMessage]) -> list[Said]:
+        """The messages as they are kept; one whose id the history has already gets another."""
+        fresh: list[Message] = []
+        for message in rest:
+            one = said(message, self._at, self._serde)
+            taken = any(one.id == other.id for other in fresh)
+            if taken or history.find(reader, pointer.history, one.id) is not None:
+                one = said(message, self._at, self._serde, new_id())
+            fresh.append(one)
+        return self._ground.say(fresh)
+
+    def _stand(self, reader: Reader, pointer: Pointer, behind: str) -> Pointer:
+        """The head at the last of the messages."""
+        if behind == (pointer.message_id or ROOT):
+            return pointer
+        if behind == ROOT:
+            link = history.first_link(pointer.history)
+            at = {"branch": history.ROOT_BRANCH, "seq": 0, "link": link, "message_id": None, "open": False}
+            return replace(pointer, **at)
+        record = history.find_reached(reader, pointer, behind)
+        _, branch, seq = record.key
+        here = history.branch_at(reader, pointer.history, int(branch))
+        own = here.opened_by == pointer.uid and int(seq) == history.end_of(reader, here)
+        at = {"branch": int(branch), "seq": int(seq), "link": history.message_link(record), "message_id": behind}
+        return replace(pointer, **at, open=own)
+
+
+def _size(message: BaseMessage) -> int:
+    return 1_000 + len(str(message.content))
+
+
+def _texts(message: Message) -> list[tuple[bytes, Place]]:
+    """The texts of a message that was just placed, and where they stand."""
+    if message.branch is None or message.seq is None:
+        return []
+    texts = [(n, part.text.encode()) for n, part in enumerate(message.content) if isinstance(part, Text)]
+    return [(text, (message.branch, message.seq, n, len(text))) for n, text in texts]
