@@ -62,7 +62,9 @@ def _own_id(message: BaseMessage) -> str:
 
 
 def _mapped(message: BaseMessage, own: str, at: datetime) -> Message:
-    role = next(role for role, kind in _CLASSES.items() if type(message) is kind)
+    role = next((role for role, kind in _CLASSES.items() if type(message) is kind), None)
+    if role is None:
+        raise InvalidInput(f"a {type(message).__name__} has no role that Holdfast knows")
     dump = message.model_dump()
     kept = {name: value for name, value in dump.items() if name not in _MAPPED and value != _EMPTY[role][name]}
     if isinstance(message.content, list):

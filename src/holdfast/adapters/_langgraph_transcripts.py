@@ -111,8 +111,15 @@ def _state(message: BaseMessage) -> State:
 
 def _kept(message: BaseMessage) -> State:
     """A message's state that stays as it is when the message is changed in place."""
-    fields = {name: copy.deepcopy(one) if isinstance(one, list | dict) else one for name, one in vars(message).items()}
-    return (type(message), fields, copy.deepcopy(message.__pydantic_extra__))
+    fields = {name: _copied(one) for name, one in message.__dict__.items()}
+    return (type(message), fields, _copied(message.__pydantic_extra__))
+
+
+def _copied(value: Any) -> Any:
+    """A value that nobody else changes; most messages are texts and empty dicts, which need no deep look."""
+    if isinstance(value, list | dict):
+        return copy.deepcopy(value) if value else type(value)()
+    return value
 
 
 def common(messages: Sequence[BaseMessage], known: Known) -> int:

@@ -6,6 +6,7 @@ A thread is a session, its messages are the session's transcript, and each check
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -61,6 +62,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         self._agent_id = agent_id
         self._memory = Memory()
         self._turns: dict[str, threading.Lock] = {}
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next number; in a thread brought over from a saver with versions in words, the next such word."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.{random.random():016}"
+        return super().get_next_version(current, channel)
 
     # reading
 

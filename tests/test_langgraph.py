@@ -1,0 +1,410 @@
+"""Graphs that LangGraph itself runs on HoldfastSaver: each says what LangGraph's own saver says of the same puts."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages.chat import ChatMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, interrupt
+from langgraph_twins import Twins
+
+import holdfast
+from holdfast import Holdfast
+from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.errors import InvalidId, InvalidInput
+
+T: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+@pytest.fixture
+def hf(tmp_path: Path) -> Iterator[Holdfast]:
+    with holdfast.open(f"sqlite:///{tmp_path}/graphs.db") as opened:
+        yield opened
+
+
+def _answer(state: Any) -> Any:
+    return {"messages": [AIMessage(f"answer to: {state['messages'][-1].content}")]}
+
+
+def _chain(state: type, **nodes: Any) -> StateGraph[Any]:
+    graph: StateGraph[Any] = StateGraph(state)
+    for name, node in nodes.items():
+        graph.add_node(name, node)
+    for before, after in zip([START, *nodes], [*nodes, END], strict=True):
+        graph.add_edge(before, after)
+    return graph
+
+
+def _say(text: str) -> Any:
+    return {"messages": [HumanMessage(text)]}
+
+
+# the session behind a thread
+
+
+def test_a_thread_is_a_session_whose_transcript_is_the_messages_channel(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    for text in ("Find a ryokan", "and a tea house"):
+        graph.invoke(_say(text), T)
+    said = [(one.role, one.text) for one in hf.sessions.messages("t")]
+    assert said[0] == ("user", "Find a ryokan")
+    assert said[-1] == ("assistant", "answer to: and a tea house")
+    assert hf.sessions.get("t").title == "Find a ryokan"  # type: ignore[union-attr]
+    assert [found.message.text for found in hf.search("tea house", session_id="t")][0:1] != []
+    assert len(hf.checkpoints.list(session_id="t")) == saver.check("t") == 6
+
+
+def test_tool_calls_and_usage_are_the_sessions(hf: Holdfast) -> None:
+    call = {"name": "look", "args": {"at": 1.0}, "id": "c1", "type": "tool_call"}
+    usage: Any = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, "input_token_details": {"cache_read": 3}}
+    saver = Twins(hf)
+    graph = _chain(
+        Chat,
+        ask=lambda _: {
+            "messages": [
+                AIMessage("", tool_calls=[call], usage_metadata=usage, response_metadata={"model_name": "m", "z": 1})
+            ]
+        },
+        look=lambda _: {"messages": [ToolMessage("two", tool_call_id="c1", name="look", artifact={"raw": [1, 2]})]},
+    ).compile(checkpointer=saver)
+    graph.invoke(_say("where?"), T)
+    _, asked, answer = hf.sessions.messages("t")
+    assert (asked.tool_calls[0].name, asked.tool_calls[0].arguments) == ("look", {"at": 1.0})
+    assert (answer.role, answer.tool_call_id, answer.tool_name, answer.text) == ("tool", "c1", "look", "two")
+    assert (asked.usage.input, asked.usage.cache_read, asked.usage.model) == (10, 3, "m")  # type: ignore[union-attr]
+    assert hf.sessions.stats("t").total_tokens == 15
+    saver.check("t")
+
+
+def test_messages_of_any_kind_come_back_as_they_were(hf: Holdfast) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}}
+    messages = [
+        HumanMessage([{"type": "text", "text": "see " * 40}, picture, "bare", {"type": "odd", "n": 1.0}]),
+        HumanMessage("kept", additional_kwargs={"n": 42, "x": 42.0, "t": True}, name="ann"),
+        ChatMessage(content="by a role of its own " * 5, role="judge"),
+        AIMessage("tuples " * 20, additional_kwargs={"pair": (1, 2)}),
+        AIMessage("not JSON", response_metadata={"raw": b"\0\1"}),
+        AIMessage([]),
+        HumanMessage(""),
+    ]
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke({"messages": messages}, T)
+    saver.check("t")
+    assert next(iter(hf.sessions.messages("t"))).content[1].data == b"\0\1\2"  # type: ignore[union-attr]
+
+
+def test_a_message_replaced_or_removed_by_its_id_makes_a_branch(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke({"messages": [HumanMessage("one", id="1"), HumanMessage("two", id="2")]}, T)
+    graph.update_state(T, {"messages": [HumanMessage("ONE", id="1")]})
+    graph.update_state(T, {"messages": [RemoveMessage(id="2")]})
+    graph.invoke(_say("three"), T)
+    texts = [one.text for one in hf.sessions.messages("t")]
+    assert texts == ["ONE", "answer to: two", "three", "answer to: three"]
+    assert len(hf.sessions.tree("t").branches) == 3
+    saver.check("t")
+
+
+def test_a_message_changed_in_place_is_not_taken_for_the_old_one(hf: Holdfast) -> None:
+    def shout(state: Any) -> Any:
+        state["messages"][0].content = "changed"
+        state["messages"][0].additional_kwargs["n"] = 1
+        return {"messages": [AIMessage("done")]}
+
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer, shout=shout).compile(checkpointer=saver)
+    graph.invoke(_say("first"), T, durability="sync")
+    assert [one.text for one in hf.sessions.messages("t")] == ["changed", "answer to: first", "done"]
+    saver.check("t")
+
+
+def test_a_channel_of_another_name_is_the_transcript_too(hf: Holdfast) -> None:
+    class State(TypedDict):
+        talk: Annotated[list[AnyMessage], add_messages]
+        notes: Annotated[list[str], operator.add]
+
+    saver = Twins(hf)
+    graph = _chain(State, chat=lambda _: {"talk": [AIMessage("hi")], "notes": ["a"]}).compile(checkpointer=saver)
+    graph.invoke({"talk": [HumanMessage("hello")], "notes": []}, T)
+    graph.invoke({"talk": [HumanMessage("again")], "notes": ["b"]}, T)
+    assert [one.text for one in hf.sessions.messages("t")] == ["hello", "hi", "again", "hi"]
+    saver.check("t")
+
+
+# what LangGraph can do
+
+
+def test_an_interrupted_graph_goes_on_in_another_process_life(hf: Holdfast) -> None:
+    def approve(_: Any) -> Any:
+        return {"messages": [HumanMessage(interrupt("book it?"))]}
+
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer, approve=approve, book=_answer)
+    paused = graph.compile(checkpointer=saver).invoke(_say("a room"), T)
+    assert paused["__interrupt__"][0].value == "book it?"
+    saver.check("t")
+    again = graph.compile(checkpointer=HoldfastSaver(hf))
+    assert again.get_state(T).next == ("approve",)
+    result = again.invoke(Command(resume="yes"), T)
+    assert [one.content for one in result["messages"]][-2:] == ["yes", "answer to: yes"]
+
+
+def test_time_travel_forks_the_thread_and_keeps_both_ways(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke(_say("one"), T)
+    graph.invoke(_say("two"), T)
+    before = next(one for one in graph.get_state_history(T) if len(one.values["messages"]) == 2 and not one.next)
+    graph.invoke(_say("other"), before.config)
+    assert [one.text for one in hf.sessions.messages("t")][2:] == ["other", "answer to: other"]
+    assert len(hf.sessions.tree("t").branches) == 2
+    replayed = graph.invoke(None, before.config)
+    assert len(replayed["messages"]) == 2
+    forked = graph.update_state(before.config, None, as_node="__copy__")
+    assert len(graph.get_state(forked).values["messages"]) == 2
+    saver.check("t")
+
+
+def test_each_namespace_of_a_subgraph_is_a_child_session(hf: Holdfast) -> None:
+    def ask(_: Any) -> Any:
+        return {"messages": [AIMessage(f"asked: {interrupt('which?')}")]}
+
+    inner = _chain(Chat, look=_answer, ask=ask).compile()
+    saver = Twins(hf)
+    graph = _chain(Chat, inner=inner, chat=_answer).compile(checkpointer=saver)
+    graph.invoke(_say("hello " * 30), T)
+    state = graph.get_state(T, subgraphs=True)
+    assert state.tasks[0].state.values["messages"][-1].content.startswith("answer to: hello")  # type: ignore
+    graph.invoke(Command(resume="this"), T)
+    children = [one for one in hf.sessions.list() if one.id.startswith("t|inner:")]
+    assert [one.title for one in children] == ["inner"]
+    assert next(iter(hf.sessions.messages(children[0].id))).text == "hello " * 30
+    assert saver.check("t") > 6
+
+
+def test_writes_of_parallel_tasks_keep_the_order_of_their_paths(hf: Holdfast) -> None:
+    class State(TypedDict):
+        seen: Annotated[list[str], operator.add]
+
+    def spread(_: Any) -> Any:
+        return [Send("work", {"seen": [str(n)]}) for n in range(12)]
+
+    graph: Any = StateGraph(State)
+    graph.add_node("work", lambda state: {"seen": [f"did {state['seen'][0]}"]})
+    graph.add_node("stop", lambda _: interrupt("stop"))
+    graph.add_conditional_edges(START, spread)
+    graph.add_edge("work", "stop")
+    saver = Twins(hf)
+    app = graph.compile(checkpointer=saver)
+    app.invoke({"seen": []}, T)
+    assert app.get_state(T).values["seen"] == [f"did {n}" for n in range(12)]
+    saver.check("t")
+
+
+def test_a_failed_step_leaves_what_its_other_tasks_wrote(hf: Holdfast) -> None:
+    class State(TypedDict):
+        seen: Annotated[list[str], operator.add]
+
+    broken = [True]
+
+    def fail(_: State) -> Any:
+        if broken:
+            raise RuntimeError("no")
+        return {"seen": ["mended"]}
+
+    graph: Any = StateGraph(State)
+    graph.add_node("good", lambda _: {"seen": ["good"]})
+    graph.add_node("bad", fail)
+    graph.add_edge(START, "good")
+    graph.add_edge(START, "bad")
+    saver = Twins(hf)
+    app = graph.compile(checkpointer=saver)
+    with pytest.raises(RuntimeError, match="no"):
+        app.invoke({"seen": []}, T)
+    saver.check("t")
+    broken.clear()
+    assert sorted(app.invoke(None, T)["seen"]) == ["good", "mended"]
+    saver.check("t")
+
+
+def test_an_async_graph_runs_on_the_same_saver(hf: Holdfast) -> None:
+    async def answer(state: Any) -> Any:
+        return _answer(state)
+
+    async def talk() -> list[CheckpointTuple]:
+        graph = _chain(Chat, chat=answer).compile(checkpointer=saver)
+        await graph.ainvoke(_say("hello"), T)
+        return [one async for one in saver.alist(T)]
+
+    saver = HoldfastSaver(hf)
+    assert len(asyncio.run(talk())) == 3
+    assert len(list(hf.sessions.messages("t"))) == 2
+
+
+# delta channels
+
+
+def _gather(state: list[Any], writes: Any) -> list[Any]:
+    return state + [item for write in writes for item in write]
+
+
+class Delta(TypedDict):
+    items: Annotated[list[str], DeltaChannel(_gather, snapshot_frequency=4)]
+
+
+def _delta(saver: HoldfastSaver, turns: int) -> Any:
+    graph = _chain(Delta, add=lambda state: {"items": [f"{len(state['items'])} " * 20]}).compile(checkpointer=saver)
+    for n in range(turns):
+        graph.invoke({"items": [f"turn {n}"]}, T)
+    return graph
+
+
+def test_delta_channels_are_rebuilt_along_the_parents(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _delta(saver, 5)
+    expected = graph.get_state(T).values["items"]
+    past = next(one for one in graph.get_state_history(T) if len(one.values.get("items", [])) == 4)
+    graph.invoke({"items": ["on a fork"]}, past.config)
+    assert len(expected) == 10
+    assert graph.get_state(T).values["items"][:5] == [*expected[:4], "on a fork"]
+    for found in saver.list(T):
+        told = saver.get_delta_channel_history(config=found.config, channels=["items"])
+        assert told == saver.other.get_delta_channel_history(config=found.config, channels=["items"])
+    saver.check("t")
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4, 5])
+def test_pruning_keeps_what_delta_channels_are_rebuilt_of(hf: Holdfast, turns: int) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _delta(saver, turns)
+    expected, before = graph.get_state(T).values, len(list(saver.list(T)))
+    saver.prune(["t"])
+    assert graph.get_state(T).values == expected
+    assert len(list(saver.list(T))) < before or turns == 1
+    assert graph.invoke({"items": ["more"]}, T)["items"][:-2] == expected["items"]
+
+
+def test_a_copied_thread_is_whole_and_independent(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _delta(saver, 3)
+    expected = graph.get_state(T).values
+    other: Any = {"configurable": {"thread_id": "copy"}}
+    saver.copy_thread("t", "copy")
+    assert [one.checkpoint["id"] for one in saver.list(other)] == [one.checkpoint["id"] for one in saver.list(T)]
+    saver.delete_thread("t")
+    assert graph.get_state(other).values == expected
+    assert graph.get_state(T).values == {}
+    assert hf.verify().ok
+
+
+def test_a_copy_of_messages_goes_on_by_itself(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke(_say("one " * 30), T)
+    saver.copy_thread("t", "copy")
+    other: Any = {"configurable": {"thread_id": "copy"}}
+    graph.invoke(_say("two"), other)
+    saver.delete_thread("t")
+    assert [one.text for one in hf.sessions.messages("copy")][2:] == ["two", "answer to: two"]
+    assert len(graph.get_state(other).values["messages"]) == 4
+    assert graph.get_state(T).values == {}
+
+
+# deleting
+
+
+def test_what_the_kept_checkpoints_need_stays_when_others_go(hf: Holdfast) -> None:
+    class State(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        plan: str
+
+    saver = HoldfastSaver(hf)
+    graph = _chain(State, chat=_answer).compile(checkpointer=saver)
+    graph.invoke({**_say("one"), "plan": "a long plan " * 20}, T)
+    graph.invoke(_say("two"), T)
+    expected = graph.get_state(T).values
+    saver.prune(["t"])
+    assert len(list(saver.list(T))) == 1
+    assert graph.get_state(T).values == expected
+    assert expected["plan"] == "a long plan " * 20
+    assert hf.verify().ok
+
+
+def test_a_run_is_deleted_with_its_checkpoints_only(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    for n in ("1", "2"):
+        config: Any = {**T, "metadata": {"run_id": n}}
+        graph.invoke(_say(n), config)
+    saver.delete_for_runs(["1"])
+    assert {one.metadata["run_id"] for one in saver.list(T)} == {"2"}
+    assert len(graph.get_state(T).values["messages"]) == 4
+
+
+def test_a_deleted_thread_leaves_nothing(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    inner = _chain(Chat, look=_answer).compile()
+    graph = _chain(Chat, inner=inner).compile(checkpointer=saver)
+    empty = hf.stats()
+    graph.invoke(_say("hello"), T)
+    saver.delete_thread("t")
+    hf.gc(grace_s=0)
+    assert list(saver.list(None)) == []
+    assert hf.stats() == empty
+    graph.invoke(_say("again"), T)
+    assert len(list(hf.sessions.messages("t"))) == 2
+
+
+def test_a_redacted_message_is_gone_from_every_checkpoint(hf: Holdfast) -> None:
+    secret = "the secret word is mushroom " * 4
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=lambda _: {"messages": [AIMessage("fine")]}).compile(checkpointer=saver)
+    graph.invoke(_say(secret), T)
+    graph.invoke(_say("more"), T)
+    hf.sessions.redact("t", next(iter(hf.sessions.messages("t"))).id, "asked to")
+    assert all("mushroom" not in str(one) for one in saver.list(T))
+    assert len(graph.invoke(_say("on"), T)["messages"]) == 6
+
+
+# what is refused
+
+
+def test_what_cannot_be_kept_is_refused_with_a_reason(hf: Holdfast) -> None:
+    with pytest.raises(InvalidInput, match="pickle"):
+        HoldfastSaver(hf, serde=JsonPlusSerializer(pickle_fallback=True))
+    saver = HoldfastSaver(hf)
+    with pytest.raises(InvalidInput, match="thread"):
+        saver.get_tuple({"configurable": {}})
+    with pytest.raises(InvalidId):
+        saver.get_tuple({"configurable": {"thread_id": "a\nb"}})
+    with pytest.raises(InvalidInput, match="strategy"):
+        saver.prune(["t"], strategy="all")
+
+
+def test_threads_and_namespaces_never_meet(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    names = ["a", "a|b", "a%7Cb", "a_b", "A"]
+    for name in names:
+        graph.invoke(_say(name), {"configurable": {"thread_id": name}})
+    saver.delete_thread("a")
+    left = {one.config["configurable"]["thread_id"] for one in saver.list(None)}
+    assert left == {*names} - {"a"}
