@@ -24,6 +24,7 @@ from holdfast.kinds import (
     EMBEDDING_SPACES,
     EMBEDDINGS,
     HEADS,
+    ITEMS,
     MARKS,
     MESSAGES,
     PARTS,
@@ -72,6 +73,11 @@ class Arrival:
         of_nobody = (record for record in cut.records(ARTIFACTS) if record.key[0] == NOBODY)
         for record, present in self._compared(ARTIFACTS, of_nobody):
             if present is not None and present.digest != record.digest:
+                raise _other(record)
+        for record, present in self._compared(ITEMS, cut.records(ITEMS)):
+            if present is None:
+                self._arriving.add(_owner(record))
+            elif present.digest != record.digest:
                 raise _other(record)
         self._find_remains(cut)
 
@@ -189,6 +195,8 @@ def _owner(record: Record) -> Owner:
         return ("history", str(key[0]))
     if kind is SESSIONS:
         return ("session", str(key[0]))
+    if kind is ITEMS:
+        return (f"item of {key[0]}", str(key[1]))
     if kind is EMBEDDINGS:
         return ("model", str(record.fields[1]))
     return ("uid", str(key[1] if kind is MARKS else key[0]))

@@ -11,6 +11,7 @@ from holdfast.contracts import Record
 from holdfast.execution_records import read as read_execution
 from holdfast.filters import Scalar
 from holdfast.heads import Mark, read_restore
+from holdfast.item_records import read_item, root_of
 from holdfast.kinds import (
     ARTIFACTS,
     EMBEDDING_SPACES,
@@ -18,6 +19,7 @@ from holdfast.kinds import (
     EXECUTIONS,
     EXTRA_USAGES,
     HOLDS,
+    ITEMS,
     MARKS,
     PARTS,
     PENDING,
@@ -45,6 +47,11 @@ def _artifact(record: Record) -> Columns:
 def _part(record: Record) -> Columns:
     stored = read_part(record)
     return (stored.history, stored.branch, stored.seq, stored.part, stored.kept.digest)
+
+
+def _item(record: Record) -> Columns:
+    stored = read_item(record)
+    return (stored.space, stored.key, root_of(stored.space))
 
 
 def _pending(record: Record) -> Columns:
@@ -94,6 +101,7 @@ PLAIN: Mapping[Kind, Callable[[Record], Columns]] = {
     ARTIFACTS: _artifact,
     PARTS: _part,
     PENDING: _pending,
+    ITEMS: _item,
     HOLDS: _hold,
     EXECUTIONS: _execution,
     EXTRA_USAGES: _extra_usage,

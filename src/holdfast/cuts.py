@@ -36,6 +36,7 @@ from holdfast.kinds import (
     EXECUTIONS,
     EXTRA_USAGES,
     HEADS,
+    ITEMS,
     MARKS,
     MESSAGES,
     PARTS,
@@ -68,8 +69,9 @@ UNSEEN: tuple[Kind, ...] = (
     EMBEDDINGS,
     MARKS,
     ARTIFACTS,
+    ITEMS,
 )
-"""What no reader finds before its pointer is there, in the order it is written; artifacts of no session come last."""
+"""What no reader finds before its pointer is there, in the order it is written; what is of no session comes last."""
 
 POINTERS: tuple[Kind, ...] = (EMBEDDING_SPACES, HEADS, AGENTS)
 """What makes the rest visible."""

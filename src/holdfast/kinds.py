@@ -179,6 +179,13 @@ ARTIFACTS = Kind(
     narrow=True,
     about="names and versions of stored bytes",
 )
+ITEMS = Kind(
+    "items",
+    key=_text("labels", "key"),
+    fields=_text("root"),
+    indexes=(("root",),),
+    about="what a framework's graphs remember across threads, by namespace and key",
+)
 PARTS = Kind(
     "parts",
     key=(*_text("history"), *_int("branch", "seq", "part")),
@@ -212,4 +219,5 @@ KINDS: tuple[Kind, ...] = (
     SWEEPS,
     ARTIFACTS,
     PARTS,
+    ITEMS,
 )

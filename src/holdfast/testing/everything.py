@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.client import Holdfast
-from holdfast.contracts import Insert, Reader, Record
+from holdfast.contracts import Insert, Put, Reader, Record
+from holdfast.item_records import StoredItem, item_record
 from holdfast.kinds import HOLDS, KINDS, RESTORES, SWEEPS
 from holdfast.model import (
     Agent,
@@ -80,6 +81,8 @@ def _work(hf: Holdfast, chat: str) -> None:
 def _keep(hf: Holdfast, chat: str, name: str) -> None:
     for content in (b"one", LARGE):
         hf.artifacts.put(content, name="map", session_id=chat, metadata={"n": 1})
+    item = StoredItem(space=f"{name}.facts", key="ann", value={"likes": "tea", "n": 1.0}, created_at=1, updated_at=2)
+    hf._ground.store.commit([Put(item_record(item))])
     hf.artifacts.put(b"of nobody", name=f"{name}-shared")
     hf.embeddings.upsert(Embedding(id=f"{name}-v", vector=[1.0, 0.5], session_id=chat, model=f"{name}-m"))
     hf.embeddings.upsert(f"{name}-w", [0.25, -1.0], model=f"{name}-m", metadata={"n": 1})
