@@ -7,7 +7,7 @@ RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 # Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of tests/adapters/.
 ADAPTERS := claude-agent adk pydantic-ai
 
-.PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench docs clean
+.PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench bench-check docs clean
 
 setup: .venv/ready
 
@@ -42,8 +42,18 @@ lint: setup
 	$(BIN)/lint-imports
 	$(BIN)/python tools/make_aio.py --check
 
-bench: setup
-	$(BIN)/python benchmarks/run.py
+# QUICK=--quick has tiny sizes, to see that everything works.
+bench: .venv-bench/ready
+	PYTHONPATH=tests .venv-bench/bin/python benchmarks/run.py $(QUICK)
+
+bench-check: setup
+	$(BIN)/python benchmarks/check.py
+
+# The peers stay out of .venv, so that tests and lint need none of them.
+.venv-bench/ready: pyproject.toml benchmarks/requirements.txt .venv/ready
+	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	$(BIN)/uv pip install --quiet --python .venv-bench/bin/python --editable ".[dev]" -r benchmarks/requirements.txt
+	touch $@
 
 docs: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
@@ -56,4 +66,4 @@ docs: .venv-docs/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-docs .venv-adapters build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs .venv-adapters .venv-bench build .mypy_cache .ruff_cache .pytest_cache .hypothesis

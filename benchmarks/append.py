@@ -1,209 +1,181 @@
-"""What one durable append costs, against its floor, in one interleaved run.
-
-bare     prepared INSERT of the body + commit
-by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
-         row, INSERT with a unique id, one transaction
-holdfast hf.sessions.append
-"""
+"""What one durable append costs: against its floors, beside peers, and as a conversation grows."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
+import asyncio
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-import apsw
-import msgspec
-from uuid_utils import uuid7
+import floors
+from figures import Section, table
+from peers import PEERS, Peer
+from rounds import DISK, RAM, TEXT, Burst, Taken, awaited, burst, folder, interleaved
+from syncs import counted
 
 import holdfast
-from holdfast import Message
+from holdfast import Holdfast, Message
 
-TEXT = os.urandom(550).hex()
-ROUNDS = 400
-IN_A_ROW = 10
-_encode = msgspec.json.Encoder(order="sorted").encode
-
-
-def connect(path: Path) -> apsw.Connection:
-    con = apsw.Connection(str(path))
-    con.execute("PRAGMA journal_mode = WAL")
-    con.execute("PRAGMA synchronous = FULL")
-    return con
+SYNC, AWAITED = "append, sync", "append, async, one agent"
+LENGTHS = (100, 1_000, 10_000)
+PATIENCE_S = 20.0  # after which a peer grows no further
+OURS, OURS_AWAITED = "Holdfast", "Holdfast, async"
 
 
-def bare(folder: Path) -> Callable[[], None]:
-    con = connect(folder / "bare.db")
-    con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
-
-    def append() -> None:
-        con.execute("BEGIN IMMEDIATE")
-        con.execute("INSERT INTO messages (body) VALUES (?)", (TEXT,))
-        con.execute("COMMIT")
-
-    return append
+@contextmanager
+def ours(parent: Path) -> Iterator[Burst]:
+    with holdfast.open(f"sqlite:///{parent / 'holdfast.db'}") as hf:
+        session = hf.sessions.create(title="bench").id
+        yield burst(lambda: hf.sessions.append(session, Message.user(TEXT)))
 
 
-HEADS = (
-    "CREATE TABLE heads (space INTEGER NOT NULL, session_id TEXT, agent_id TEXT, user_id TEXT, status TEXT,"
-    " detached_by TEXT, archived INTEGER, created_at INTEGER, updated_at INTEGER, digest BLOB NOT NULL,"
-    " body BLOB NOT NULL, PRIMARY KEY (space, session_id)) WITHOUT ROWID"
-)
-MESSAGES = (
-    "CREATE TABLE messages (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, n INTEGER, link BLOB,"
-    " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (family, id))"
-)
-UPDATE = (
-    "UPDATE heads SET status = ?, detached_by = ?, archived = ?, created_at = ?, updated_at = ?, digest = ?,"
-    " body = ? WHERE space = ? AND session_id = ? AND digest = ? AND agent_id IS ? AND user_id IS ?"
-)
-INSERT = (
-    "INSERT INTO messages (place, family, id, n, link, digest, body) SELECT ?, family, ?, ?, ?, ?, ?"
-    " FROM logs WHERE log = ?"
-)
+@contextmanager
+def ours_awaited(parent: Path, runner: asyncio.Runner) -> Iterator[Burst]:
+    hf = runner.run(_opened(f"sqlite:///{parent / 'awaited.db'}"))
+    session = runner.run(hf.sessions.create(title="bench")).id
+    yield awaited(runner, lambda: hf.sessions.append(session, Message.user(TEXT)))
+    runner.run(hf.close())
 
 
-def by_hand(folder: Path) -> Callable[[], None]:
-    con = connect(folder / "hand.db")
-    for statement in (HEADS, MESSAGES, "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)"):
-        con.execute(statement)
-    for index in ("agent_id", "user_id"):
-        con.execute(f"CREATE INDEX heads_by_{index} ON heads (space, {index})")
-    con.execute("INSERT INTO logs VALUES (1, 1)")
-    session = str(uuid7())
-    con.execute("INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')", (session,))
-    n, link, head_digest = 0, bytes(32), b"\0"
-
-    def append() -> None:
-        nonlocal n, link, head_digest
-        n, now, message_id = n + 1, datetime.now(UTC), str(uuid7())
-        body = _encode(
-            {"content": [{"text": TEXT, "type": "text"}], "created_at": now, "id": message_id, "role": "user"}
-        )
-        digest = hashlib.sha256(body).digest()
-        link = hashlib.sha256(link + digest + n.to_bytes(8)).digest()
-        at = time.time_ns() // 1000
-        ids = {"history": session, "message_id": message_id, "session_id": session, "uid": session}
-        place = {"branch": 1, "created_at": 1, "last_message_at": now, "link": link, "n": n, "seq": n, "titled": True}
-        head = _encode({**ids, **place, "updated_at": at})
-        over, head_digest = head_digest, hashlib.sha256(head).digest()
-        con.execute("BEGIN IMMEDIATE")
-        con.execute(UPDATE, ("active", None, 0, 1, at, head_digest, head, 1, session, over, None, None))
-        if con.changes() != 1:
-            raise RuntimeError("lost the race")
-        con.execute(INSERT, (1 << 32 | n, message_id, n, link, digest, body, 1))
-        con.execute("COMMIT")
-
-    return append
+async def _opened(url: str) -> holdfast.AsyncHoldfast:
+    return await holdfast.aopen(url)
 
 
-def ours(folder: Path) -> Callable[[], None]:
-    hf = holdfast.open(f"sqlite:///{folder / 'holdfast.db'}")
-    session = hf.sessions.create(title="bench").id
-
-    def append() -> None:
-        hf.sessions.append(session, Message.user(TEXT))
-
-    return append
-
-
-def timed(append: Callable[[], None]) -> float:
-    """Seconds per append over a few in a row, as an agent's turn appends them."""
-    start = time.perf_counter()
-    for _ in range(IN_A_ROW):
-        append()
-    return (time.perf_counter() - start) / IN_A_ROW
+@contextmanager
+def opened(name: str, parent: Path, runner: asyncio.Runner, sessions: int = 1) -> Iterator[Peer]:
+    """A peer, open."""
+    peer = PEERS[name](parent, sessions)
+    runner.run(peer.open())
+    yield peer
+    runner.run(peer.close())
 
 
-def side_by_side(folder: Path, rounds: int) -> dict[str, list[float]]:
-    ways = {"bare": bare(folder), "by hand": by_hand(folder), "holdfast": ours(folder)}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, append in ways.items():
-            times[name].append(timed(append))
-    return times
+def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> None:
+    with folder(parent) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        ways = {
+            "file append + fdatasync": burst(stack.enter_context(floors.synced(at))),
+            "bare INSERT + commit": burst(stack.enter_context(floors.bare(at))),
+            "the same statements by hand": burst(stack.enter_context(floors.by_hand(at))),
+            OURS: stack.enter_context(ours(at)),
+            OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
+        }
+        taken = interleaved(ways, rounds)
+    bare, hand = taken["bare INSERT + commit"], taken["the same statements by hand"]
+    section.say(f"### {place}, beside the floors", "", *_rows(taken, bare, hand))
+    section.note(SYNC, f"{place}, of a bare INSERT + commit", taken[OURS].of(bare), "×")
+    section.note(SYNC, f"{place}, of the same statements by hand", taken[OURS].of(hand), "×")
+    section.note(AWAITED, f"{place}, of a bare INSERT + commit", taken[OURS_AWAITED].of(bare), "×")
 
 
-def report(place: str, folder: Path, rounds: int) -> list[str]:
-    times = side_by_side(folder, rounds)
-    lines = [
-        f"### {place}",
-        "",
-        "| way | median µs | p99 µs | of bare | of by hand |",
-        "|---|---|---|---|---|",
+def beside_peers(section: Section, place: str, parent: Path, rounds: int) -> None:
+    with folder(parent) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        ways = {"bare INSERT + commit": burst(stack.enter_context(floors.bare(at)))}
+        ways[OURS] = stack.enter_context(ours(at))
+        ways[OURS_AWAITED] = stack.enter_context(ours_awaited(at, runner))
+        for name in PEERS:
+            peer = stack.enter_context(opened(name, at, runner))
+            ways[name] = awaited(runner, partial(peer.append, 0))
+        taken = interleaved(ways, rounds)
+    bare = taken["bare INSERT + commit"]
+    section.say(f"### {place}, beside peers, the first {(rounds + 1) * 10} of a conversation", "")
+    section.say(*_rows(taken, bare, taken[OURS]))
+    for name, way in taken.items():
+        section.note(f"append beside peers, {place}", name, way.median_us, "µs")
+        if way is not bare:
+            section.note(f"append beside peers, {place}", f"{name}, of a bare INSERT + commit", way.of(bare), "×")
+
+
+def _rows(taken: dict[str, Taken], bare: Taken, other: Taken) -> list[str]:
+    against = next(name for name, way in taken.items() if way is other)
+    rows = [
+        [name, f"{way.median_us:,.1f}", f"{way.p99_us:,.1f}", f"{way.of(bare):.2f} ×", f"{way.of(other):.2f} ×"]
+        for name, way in taken.items()
     ]
-    for name, taken in times.items():
-        ratios = [_ratio(taken, times[floor]) for floor in ("bare", "by hand")]
-        p99 = statistics.quantiles(taken, n=100)[98]
-        median = statistics.median(taken)
-        lines.append(f"| {name} | {median * 1e6:.1f} | {p99 * 1e6:.1f} | {ratios[0]:.2f} × | {ratios[1]:.2f} × |")
-    return [*lines, ""]
+    return table(["way", "median µs", "p99 µs", "of bare", f"of {against}"], rows)
 
 
-def _ratio(taken: list[float], floor: list[float]) -> float:
-    """The median of paired ratios: each pair ran within the same moments."""
-    return statistics.median(one / other for one, other in zip(taken, floor, strict=True))
+def _filled(hf: Holdfast, count: int) -> str:
+    session = hf.sessions.create(title="bench").id
+    for start in range(0, count, 500):
+        hf.sessions.append(session, *(Message.user(TEXT) for _ in range(min(500, count - start))))
+    return session
 
 
-def growth(folder: Path) -> list[str]:
+def independence(section: Section, long: int, rounds: int) -> None:
     """The same append early and late in a session, interleaved between two stores."""
-    young, old = (holdfast.open(f"sqlite:///{folder / name}") for name in ("young.db", "old.db"))
-    sessions = {hf: hf.sessions.create(title="bench").id for hf in (young, old)}
-    for hf, count in ((young, 100), (old, 10_000)):
-        for start in range(0, count, 500):
-            hf.sessions.append(sessions[hf], *(Message.user(TEXT) for _ in range(min(500, count - start))))
-    times: dict[holdfast.Holdfast, list[float]] = {young: [], old: []}
-    for _ in range(500):
-        for hf, session in sessions.items():
-            times[hf].append(timed(lambda hf=hf, session=session: hf.sessions.append(session, Message.user(TEXT))))  # type: ignore[misc]
-    ratio = statistics.median(times[old]) / statistics.median(times[young])
-    return [f"Append behind 10,000 messages: {ratio:.2f} × the append behind 100.", ""]
+    with folder(RAM) as at, ExitStack() as stack:
+        ways = {}
+        for name, count in (("young", 100), ("old", long)):
+            hf = stack.enter_context(holdfast.open(f"sqlite:///{at / name}.db"))
+            session = _filled(hf, count)
+            ways[name] = burst(lambda hf=hf, session=session: hf.sessions.append(session, Message.user(TEXT)))  # type: ignore[misc]
+        taken = interleaved(ways, rounds)
+    section.tell(SYNC, "behind 10,000 messages, of behind 100", taken["old"].of(taken["young"]), "×")
 
 
-SYNCS = """
-import asyncio, sys, holdfast
-from holdfast import Message
-async def main(folder, agents, each):
-    async with holdfast.aopen(f"sqlite:///{folder}/syncs.db") as hf:
-        sessions = [await hf.sessions.create(title="bench") for _ in range(agents)]
-        print("BEGIN", file=sys.stderr, flush=True)
-        async def agent(session):
-            for _ in range(each):
-                await hf.sessions.append(session.id, Message.user("x" * 1100))
-        await asyncio.gather(*(agent(session) for session in sessions))
-        print("END", file=sys.stderr, flush=True)
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
-"""
+def growth(section: Section, lengths: tuple[int, ...]) -> None:
+    """What an append costs at some lengths of a conversation."""
+    points: dict[str, list[tuple[float, float]]] = {name: [] for name in (OURS, *PEERS)}
+    with folder(RAM) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        hf = stack.enter_context(holdfast.open(f"sqlite:///{at / 'holdfast.db'}"))
+        session = hf.sessions.create(title="bench").id
+        peers = {name: stack.enter_context(opened(name, at, runner)) for name in PEERS}
+        ways = {OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT)))}
+        ways |= {name: awaited(runner, partial(peer.append, 0)) for name, peer in peers.items()}
+        reached = 0
+        for length in lengths:
+            for start in range(reached, length, 500):
+                hf.sessions.append(session, *(Message.user(TEXT) for _ in range(min(500, length - start))))
+            for name in [name for name in peers if name in ways]:
+                if not runner.run(_fill(peers[name], length - reached)):
+                    del ways[name]
+            for name, way in interleaved(ways, 5, in_a_row=4).items():
+                points[name].append((length, way.median_us))
+            reached = length + 24
+    for name, curve in points.items():
+        section.curve("append as a conversation grows", name, "µs", curve)
+    _grown(section, points, lengths)
 
 
-def syncs(agents: int, each: int) -> list[str]:
-    """Syncs per append, counted by strace, with one async agent and with many."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace"
-        command = ["strace", "-f", "-e", "trace=fdatasync,fsync,write", "-o", str(trace), sys.executable]
-        subprocess.run([*command, "-c", SYNCS, folder, str(agents), str(each)], check=True, stderr=subprocess.DEVNULL)
-        between = trace.read_text().split('"BEGIN')[1].split('"END')[0]
-    count = sum("sync(" in line for line in between.splitlines())
-    return [f"{agents} async agents: {count / (agents * each):.2f} syncs per append.", ""]
+async def _fill(peer: Peer, count: int) -> bool:
+    """Whether it took so many more within our patience."""
+    until = time.perf_counter() + PATIENCE_S
+    while count > 0 and time.perf_counter() < until:
+        await peer.fill(0, min(500, count))
+        count -= 500
+    return count <= 0
 
 
-def results() -> list[str]:
-    """The section of the results page."""
-    lines = ["## One append of 1,100 characters, SQLite, synchronous=FULL", ""]
-    for place, parent in (("RAM disk", "/dev/shm"), ("disk", str(Path(__file__).parent))):
-        with tempfile.TemporaryDirectory(dir=parent) as folder:
-            lines += report(place, Path(folder), ROUNDS)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        lines += growth(Path(folder))
-    return [*lines, *syncs(1, 400), *syncs(32, 50)]
+def _grown(section: Section, points: dict[str, list[tuple[float, float]]], lengths: tuple[int, ...]) -> None:
+    section.say("", f"### As a conversation grows, RAM (– where filling it took over {PATIENCE_S:.0f} s)", "")
+    rows = []
+    for name, curve in points.items():
+        found = dict(curve)
+        rows.append([name, *(f"{found[length]:,.0f} µs" if length in found else "–" for length in lengths)])
+    section.say(*table(["way", *(f"behind {length:,}" for length in lengths)], rows))
 
 
-if __name__ == "__main__":
-    print("\n".join(results()))
+def durability(section: Section, calls: int) -> None:
+    """Journal mode and syncs of everything above."""
+    ours = {"bare INSERT + commit": "bare", OURS: "holdfast", OURS_AWAITED: "holdfast, async"}
+    rows = []
+    for shown, name in {**ours, **dict(zip(PEERS, PEERS, strict=True))}.items():
+        synced = counted(name, calls)
+        rows.append([shown, synced.journal, synced.shown])
+        if synced.per_call is not None:
+            section.note("syncs per append", shown, synced.per_call, "")
+    section.say("### Durability", "", "Syncs per append of one agent, counted by strace on the disk.", "")
+    section.say(*table(["way", "journal", "syncs"], rows))
+
+
+def results(quick: bool) -> Section:
+    section = Section(title="One append of 1,100 characters, SQLite")
+    for place, parent in (("RAM", RAM), ("disk", DISK)):
+        beside_floors(section, place, parent, 20 if quick else 400)
+        beside_peers(section, place, parent, 3 if quick else 25)
+    independence(section, 1_000 if quick else 10_000, 20 if quick else 400)
+    growth(section, (10, 50) if quick else LENGTHS)
+    durability(section, 10 if quick else 100)
+    return section

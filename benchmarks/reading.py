@@ -1,79 +1,129 @@
-"""What reading a session costs: its last messages, and all of them beside decoding the same rows by hand."""
+"""What reading a session costs: its last messages and all of them, beside the same rows by hand and beside peers."""
 
 from __future__ import annotations
 
-import os
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import apsw
+import graphs
 import msgspec
+from append import opened
+from figures import Section, table
+from peers import PEERS, Peer
+from rounds import RAM, TEXT, Burst, Taken, awaited, burst, folder, interleaved
 
 import holdfast
 from holdfast import Holdfast, Message
 
-TEXT = os.urandom(550).hex()
-ROUNDS, ROUNDS_OF_ALL = 300, 15
+OURS, HAND, DICTS = "Holdfast", "by hand, into messages", "by hand, into plain dicts"
 ROWS = "SELECT id, n, body FROM messages WHERE place BETWEEN ? AND ?"
+LAST = "SELECT id, n, body FROM messages WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 50"
+SLOW = ("ADK DatabaseSessionService", "Agno SqliteDb")  # take a message at a time, so the long session is not for them
+
+Ways = dict[str, Burst]
 
 
 def filled(hf: Holdfast, count: int) -> str:
     """A session with so many messages."""
     session = hf.sessions.create(title="bench").id
-    for _ in range(0, count, 100):
-        hf.sessions.append(session, *(Message.user(TEXT) for _ in range(100)))
+    for start in range(0, count, 500):
+        hf.sessions.append(session, *(Message.user(TEXT) for _ in range(min(500, count - start))))
     return session
 
 
-def paired(ours: Callable[[], object], floor: Callable[[], object], rounds: int) -> float:
-    """The median ratio of two calls that take turns."""
-    ratios = []
-    for _ in range(rounds):
-        taken = []
-        for call in (ours, floor):
-            start = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - start)
-        ratios.append(taken[0] / taken[1])
-    return statistics.median(ratios)
+class Shelf:
+    """One session in our store and the bare reading of its rows."""
+
+    def __init__(self, at: Path, count: int, stack: ExitStack) -> None:
+        path = at / f"ours-{count}.db"
+        self.hf = stack.enter_context(holdfast.open(f"sqlite:///{path}", durability="normal"))
+        self.session = filled(self.hf, count)
+        self._con = stack.enter_context(closing(apsw.Connection(str(path))))
+        log: int = self._con.execute("SELECT max(place) >> 32 FROM messages").get
+        self._range = (log << 32, log + 1 << 32)
+
+    def by_hand(self, rows: str, decode: Callable[[bytes], object]) -> list[object]:
+        return [(id, n, decode(body)) for id, n, body in self._con.execute(rows, self._range)]
+
+    def whole(self) -> Ways:
+        return {
+            HAND: burst(partial(self.by_hand, ROWS, msgspec.json.Decoder(Message).decode)),
+            DICTS: burst(partial(self.by_hand, ROWS, msgspec.json.Decoder().decode)),
+            OURS: burst(lambda: list(self.hf.sessions.messages(self.session))),
+        }
+
+    def last(self) -> Ways:
+        return {
+            HAND: burst(partial(self.by_hand, LAST, msgspec.json.Decoder(Message).decode)),
+            OURS: burst(lambda: list(self.hf.sessions.messages(self.session, last=50))),
+        }
 
 
-def figures(folder: Path) -> Iterator[str]:
-    path = folder / "agents.db"
-    with holdfast.open(f"sqlite:///{path}", durability="normal") as hf:
-        short, long = filled(hf, 100), filled(hf, 10_000)
-        ratio = paired(
-            lambda: list(hf.sessions.messages(long, last=50)),
-            lambda: list(hf.sessions.messages(short, last=50)),
-            ROUNDS,
-        )
-        yield f"The last 50 of 10,000 messages: {ratio:.2f} × as long as the last 50 of 100."
-        con = apsw.Connection(str(path))
-        log = con.execute("SELECT max(place) >> 32 FROM messages").get
-        decode: Callable[[bytes], object]
-        for what, decode in (
-            ("into messages", msgspec.json.Decoder(Message).decode),
-            ("into plain dicts", msgspec.json.Decoder().decode),
-        ):
-
-            def by_hand(decode: Callable[[bytes], object] = decode) -> list[object]:
-                rows = con.execute(ROWS, (log << 32, log + 1 << 32))
-                return [(id, n, decode(body)) for id, n, body in rows]
-
-            assert len(by_hand()) == 10_000
-            ratio = paired(lambda: list(hf.sessions.messages(long)), by_hand, ROUNDS_OF_ALL)
-            yield f"All 10,000 messages: {ratio:.2f} × reading and decoding the rows by hand {what}."
-        con.close()
+def resume(section: Section, at: Path, count: int, name: str, rounds: int) -> None:
+    """The whole conversation, and its last fifty messages."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
+        shelf = Shelf(at, count, stack)
+        peers: dict[str, Peer] = {}
+        for peer in PEERS:
+            if count <= 1_000 or peer not in SLOW:
+                peers[peer] = stack.enter_context(opened(peer, at, runner))
+                runner.run(peers[peer].fill(0, count))
+        whole = shelf.whole() | {peer: awaited(runner, partial(made.read, 0)) for peer, made in peers.items()}
+        whole |= _graph(at, count, stack)
+        last = shelf.last() | {peer: awaited(runner, partial(made.last, 0, 50)) for peer, made in peers.items()}
+        floor = interleaved({way: whole[way] for way in (HAND, DICTS, OURS)}, rounds, in_a_row=1)
+        taken = interleaved(whole, 3, in_a_row=1)
+        few = interleaved({way: last[way] for way in (HAND, OURS)}, rounds * 15)
+        taken_few = interleaved(last, 4, in_a_row=3)
+    workload = f"resume {name} messages"
+    worse = max(floor[OURS].of(floor[HAND]), floor[OURS].of(floor[DICTS]))
+    section.note(workload, "of decoding the rows by hand", worse, "×")
+    section.note(f"last 50 of {name}", "of the bare SELECT + decode", few[OURS].of(few[HAND]), "×")
+    _show(section, workload, {**taken, **floor})
+    _show(section, f"last 50 of {name}", {**taken_few, **few})
 
 
-def results() -> list[str]:
-    """The section of the results page."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        return ["## Reading, SQLite, RAM disk", "", *(f"- {line}" for line in figures(Path(folder))), ""]
+def _graph(at: Path, count: int, stack: ExitStack) -> Ways:
+    """LangGraph's newest checkpoint, with all messages in it."""
+    if count > 1_000:  # a checkpoint at every step makes gigabytes of these
+        return {}
+    graph = stack.enter_context(graphs.on_sqlite(at / f"graph-{count}.db", delta=False))
+    for _ in range(count):
+        graph.step()
+    return {"LangGraph SqliteSaver": burst(lambda: graph.saver.get_tuple(graphs.THREAD))}
 
 
-if __name__ == "__main__":
-    print("\n".join(results()))
+def _show(section: Section, workload: str, taken: dict[str, Taken]) -> None:
+    floor = taken[HAND].median_us
+    rows = []
+    for way, found in taken.items():
+        section.note(workload, way, found.median_us / 1000, "ms")
+        p99 = found.p99_us / 1000
+        rows.append([way, f"{found.median_us / 1000:,.2f}", f"{p99:,.2f}", f"{found.median_us / floor:,.2f} ×"])
+    section.say(f"### {workload[0].upper()}{workload[1:]}", "")
+    section.say(*table(["way", "median ms", "p99 ms", f"of {HAND}"], rows))
+
+
+def independence(section: Section, at: Path, long: int, rounds: int) -> None:
+    with holdfast.open(f"sqlite:///{at / 'both.db'}", durability="normal") as hf:
+        sessions = {"short": filled(hf, 100), "long": filled(hf, long)}
+        ways: Ways = {
+            name: burst(lambda session=session: list(hf.sessions.messages(session, last=50)))  # type: ignore[misc]
+            for name, session in sessions.items()
+        }
+        taken = interleaved(ways, rounds)
+    section.tell("last 50 of 10,000", "of the last 50 of 100", taken["long"].of(taken["short"]), "×")
+
+
+def results(quick: bool) -> Section:
+    section = Section(title="Reading, SQLite, RAM disk")
+    for count, name in ((60, "1,000"), (200, "10,000")) if quick else ((1_000, "1,000"), (10_000, "10,000")):
+        with folder(RAM) as at:
+            resume(section, at, count, name, 3 if quick else 15)
+    with folder(RAM) as at:
+        independence(section, at, 500 if quick else 10_000, 5 if quick else 100)
+    return section

@@ -1,7 +1,5 @@
 """What a ranked search costs beside bare FTS5, over the same messages in the same run.
 
-    python benchmarks/search.py [messages]
-
 The words are Zipf-distributed, so that some are in every message and most in few. Bare is what one writes by hand:
 an FTS5 table that holds the texts, its ten best rows with a snippet each. Ours gives whole messages in their
 sessions. Each query's figure is the best of some runs in processor time.
@@ -12,18 +10,19 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+from figures import Section, table
+from rounds import RAM, folder
 
 import holdfast
 from holdfast import Message
 from holdfast.client import Holdfast
 
+WORKLOAD = "text search, 100,000 messages"
 WORDS = 30_000
 PER_MESSAGE = 165  # about 1.1 KB
 PER_SESSION = 100
@@ -80,10 +79,9 @@ def best_ms(*calls: Callable[[], object]) -> list[float]:
     return best
 
 
-def compare(hf: Holdfast, bare: apsw.Connection, words: list[str]) -> Iterator[str]:
+def compare(section: Section, hf: Holdfast, bare: apsw.Connection, words: list[str]) -> None:
     """A row for each query, and the ratio of the sums."""
-    yield from ("| query | matches | bare FTS5 | hf.search | ratio |", "|---|---|---|---|---|")
-    totals = [0.0, 0.0]
+    rows, totals = [], [0.0, 0.0]
     for ranks in RANKS:
         query = " ".join(words[rank] for rank in ranks)
         matches: int = bare.execute("SELECT count(*) FROM bare WHERE bare MATCH ?", (query,)).get
@@ -94,35 +92,34 @@ def compare(hf: Holdfast, bare: apsw.Connection, words: list[str]) -> Iterator[s
         totals[0] += bare_ms
         totals[1] += ours_ms
         shown = f"word {' and '.join(str(rank + 1) for rank in ranks)}"
-        yield f"| {shown} | {matches:,} | {bare_ms:.2f} ms | {ours_ms:.2f} ms | {ours_ms / bare_ms:.2f} × |"
-    yield f"| all of them | | {totals[0]:.2f} ms | {totals[1]:.2f} ms | {totals[1] / totals[0]:.2f} × |"
+        rows.append([shown, f"{matches:,}", f"{bare_ms:.2f} ms", f"{ours_ms:.2f} ms", f"{ours_ms / bare_ms:.2f} ×"])
+    ratio = totals[1] / totals[0]
+    rows.append(["all of them", "", f"{totals[0]:.2f} ms", f"{totals[1]:.2f} ms", f"{ratio:.2f} ×"])
+    section.note(WORKLOAD, "of bare FTS5", ratio, "×")
+    section.say("", *table(["query", "matches", "bare FTS5", "hf.search", "ratio"], rows))
 
 
-def figures(folder: str, count: int) -> Iterator[str]:
+def figures(section: Section, at: Path, count: int) -> None:
     words = vocabulary()
-    bare = apsw.Connection(str(Path(folder, "bare.db")))
-    with holdfast.open(f"sqlite:///{folder}/agents.db", durability="normal", timeout=600) as hf:
+    bare = apsw.Connection(str(at / "bare.db"))
+    with holdfast.open(f"sqlite:///{at / 'agents.db'}", durability="normal", timeout=600) as hf:
         write(hf, bare, words, count)
         before = append_us(hf)
         start = time.perf_counter()
         hf.search(words[WORDS // 2])
-        yield f"- {count:,} messages; the first search fills the index: {time.perf_counter() - start:.1f} s."
-        yield f"- An append: {append_us(hf) / before:.2f} × after a search what it was before any."
+        section.tell(WORKLOAD, "the first search, which fills the index", time.perf_counter() - start, "s")
+        section.tell(WORKLOAD, "append after a search, of before", append_us(hf) / before, "×")
         start = time.perf_counter()
         hf.search(words[20_000][1:-1], substring=True, limit=10)
         took = (time.perf_counter() - start) * 1000
-        yield f"- A substring, for which all messages are read: {took:.0f} ms."
-        yield ""
+        section.tell(WORKLOAD, "a substring, for which all messages are read", took, "ms")
         hf.search(words[0], limit=1)
-        yield from compare(hf, bare, words)
+        compare(section, hf, bare, words)
     bare.close()
 
 
-def results(count: int = 100_000) -> list[str]:
-    """The section of the results page."""
-    with tempfile.TemporaryDirectory() as folder:
-        return ["## Text search, ten best, SQLite", "", *figures(folder, count), ""]
-
-
-if __name__ == "__main__":
-    print("\n".join(results(*map(int, sys.argv[1:]))))
+def results(quick: bool) -> Section:
+    section = Section(title="Text search, ten best, SQLite, RAM disk")
+    with folder(RAM) as at:
+        figures(section, at, 500 if quick else 100_000)
+    return section

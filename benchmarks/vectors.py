@@ -1,13 +1,13 @@
 """What a search of 100,000 × 384 vectors costs beside numpy's own brute force, and how much of the truth it finds.
 
-`--indexes` also measures hnswlib and sqlite-vec, if they are installed, on which the choice of usearch rests.
+    python benchmarks/vectors.py
+
+measures hnswlib and sqlite-vec too, if they are installed, on which the choice of usearch rests.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import Section
 from numpy.typing import NDArray
+from rounds import RAM, folder
 
 import holdfast
 from holdfast import Holdfast
@@ -25,12 +27,14 @@ from holdfast.backends.vectors import INDEX_FROM
 from holdfast.contracts import Vector, VectorIndex
 from holdfast.model import Embedding
 
+WORKLOAD = "vectors 100,000 × 384"
 COUNT, DIMENSION, CLUSTERS, NEIGHBOURS = 100_000, 384, 1_000, 10
 QUERIES, TIMED, BLOCK = 500, 60, 10
 LONG_S = 600.0
 
 Floats = NDArray[np.float32]
 Find = Callable[[Floats], list[int]]
+Compared = tuple[float, float, float, float]
 
 
 def clustered(count: int, seed: int) -> Floats:
@@ -54,7 +58,7 @@ def by_hand(matrix: Floats, wanted: Floats) -> list[int]:
     return found
 
 
-def compare(matrix: Floats, queries: Floats, find: Find) -> tuple[float, float, float, float]:
+def compare(matrix: Floats, queries: Floats, find: Find) -> Compared:
     """Milliseconds of ours and of numpy's; their ratio; and how much of the truth all queries found.
 
     They take turns in blocks, and the first of each block are not counted: after a product numpy's threads spin
@@ -88,20 +92,21 @@ def truths(matrix: Floats, queries: Floats) -> Iterator[set[int]]:
         yield from map(set, np.argpartition(scores, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:].tolist())
 
 
-def line(what: str, result: tuple[float, float, float, float]) -> str:
+def line(what: str, result: Compared) -> str:
     mine, theirs, ratio, recall = result
     return f"{what}: {mine:.2f} ms, numpy {theirs:.2f} ms: {ratio:.3f} × numpy, recall {recall:.4f}"
 
 
 def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
     """Our index by itself: exact, then by its graph, plain and filtered."""
-    index, exact = NumpyVectors(DIMENSION, Graph, INDEX_FROM), NumpyVectors(DIMENSION)
-    labels = [["tenth"] if number % 10 == 0 else ["rest"] for number in range(COUNT)]
+    index, exact = NumpyVectors(DIMENSION, Graph, min(INDEX_FROM, len(matrix))), NumpyVectors(DIMENSION)
+    count = len(matrix)
+    labels = [["tenth"] if number % 10 == 0 else ["rest"] for number in range(count)]
     start = time.perf_counter()
-    given = [Vector(id=str(row), values=matrix[row], labels=labels[row]) for row in range(COUNT)]
-    for first in range(0, COUNT, 2_000):
+    given = [Vector(id=str(row), values=matrix[row], labels=labels[row]) for row in range(count)]
+    for first in range(0, count, 2_000):
         index.upsert(given[first : first + 2_000])
-    yield f"{COUNT:,} × {DIMENSION} taken in after {time.perf_counter() - start:.1f} s"
+    yield f"{count:,} × {DIMENSION} taken in after {time.perf_counter() - start:.1f} s"
 
     def find(wanted: Floats, *labels: str, of: VectorIndex = index) -> list[int]:
         return [int(near.id) for near in of.search(wanted.tolist(), NEIGHBOURS, labels)]
@@ -114,7 +119,7 @@ def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
     yield f"graph made after {time.perf_counter() - start:.1f} s, in the background"
     yield line("by graph", compare(matrix, queries, find))
     tenth = matrix.copy()
-    tenth[[row for row in range(COUNT) if row % 10]] = 0
+    tenth[[row for row in range(count) if row % 10]] = 0
     yield line("of a tenth, exactly", compare(tenth, queries[:TIMED], lambda wanted: find(wanted, "tenth")))
     rest = matrix.copy()
     rest[::10] = 0
@@ -122,9 +127,9 @@ def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
     index.close()
 
 
-def stored(matrix: Floats, queries: Floats, folder: Path) -> Iterator[str]:
+def stored(section: Section, matrix: Floats, queries: Floats, at: Path) -> Iterator[str]:
     """Through the client and SQLite: each search also asks whether others have written, and reads what it found."""
-    url = f"sqlite:///{folder / 'vectors.db'}"
+    url = f"sqlite:///{at / 'vectors.db'}"
     with holdfast.open(url, durability="normal", vector_index_from=None) as hf:
         start = time.perf_counter()
         for first in range(0, len(matrix), 5_000):
@@ -135,11 +140,16 @@ def stored(matrix: Floats, queries: Floats, folder: Path) -> Iterator[str]:
         start = time.perf_counter()
         hf.embeddings.warm()
         yield f"loaded after {time.perf_counter() - start:.1f} s"
-        yield line(f"hf.embeddings.search of {len(matrix):,}, exact", compare(matrix, queries[:TIMED], finding(hf)))
+        exact = compare(matrix, queries[:TIMED], finding(hf))
+        section.note(WORKLOAD, "exact, once loaded, of numpy", exact[2], "×")
+        yield line(f"hf.embeddings.search of {len(matrix):,}, exact", exact)
         hf.embeddings.upsert("0", matrix[0].tolist())
     with holdfast.open(url, vector_index_from=len(matrix)) as hf:
         hf.embeddings.warm(timeout=LONG_S)
-        yield line(f"hf.embeddings.search of {len(matrix):,}, by graph", compare(matrix, queries, finding(hf)))
+        indexed = compare(matrix, queries, finding(hf))
+        section.note(WORKLOAD, "by index, of numpy", indexed[2], "×")
+        section.note(WORKLOAD, "recall by index", indexed[3], "")
+        yield line(f"hf.embeddings.search of {len(matrix):,}, by graph", indexed)
     with holdfast.open(url, vector_cache_bytes=0) as hf:
         yield line("the same, streamed", compare(matrix, queries[:2], finding(hf)))
 
@@ -180,22 +190,14 @@ def _sqlite_vec(matrix: Floats, queries: Floats) -> Iterator[str]:
     yield line("sqlite-vec", compare(matrix, queries[:10], find))
 
 
-def figures(folder: Path, with_others: bool) -> Iterator[str]:
-    matrix, queries = clustered(COUNT, seed=2), clustered(QUERIES, seed=3)
-    yield from indexes(matrix, queries)
-    yield from stored(matrix, queries, folder)
-    if with_others:
-        yield from others(matrix, queries)
-
-
-def results(with_others: bool = False) -> list[str]:
-    """The section of the results page."""
-    with tempfile.TemporaryDirectory() as folder:
-        lines = [f"- {line}" for line in figures(Path(folder), with_others)]
-    return [f"## Nearest {NEIGHBOURS} of {COUNT:,} × {DIMENSION} vectors", "", *lines, ""]
+def results(quick: bool) -> Section:
+    section = Section(title=f"Nearest {NEIGHBOURS} of {COUNT:,} × {DIMENSION} vectors")
+    matrix, queries = clustered(3_000 if quick else COUNT, seed=2), clustered(60 if quick else QUERIES, seed=3)
+    section.say(*(f"- {line}" for line in indexes(matrix, queries)))
+    with folder(RAM) as at:
+        section.say(*(f"- {line}" for line in stored(section, matrix, queries, at)))
+    return section
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--indexes", action="store_true", help="measure hnswlib and sqlite-vec too")
-    print("\n".join(results(parser.parse_args().indexes)))
+    print("\n".join(others(clustered(COUNT, seed=2), clustered(QUERIES, seed=3))))

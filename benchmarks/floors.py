@@ -1,0 +1,188 @@
+"""The bare limits: what the disk and SQLite allow, and the same work written out by hand.
+
+synced   append of the text to a file + fdatasync
+bare     prepared INSERT of the text + commit
+by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
+         row, INSERT with a unique id, one transaction
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import msgspec
+from rounds import TEXT
+from uuid_utils import uuid7
+
+Append = Callable[[], None]
+encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def connect(path: Path) -> apsw.Connection:
+    con = apsw.Connection(str(path))
+    con.set_busy_timeout(60_000)
+    con.execute("PRAGMA journal_mode = WAL")
+    con.execute("PRAGMA synchronous = FULL")
+    return con
+
+
+@contextmanager
+def synced(folder: Path) -> Iterator[Append]:
+    said = TEXT.encode()
+    with (folder / "synced").open("ab", buffering=0) as file:
+
+        def append() -> None:
+            file.write(said)
+            os.fdatasync(file.fileno())
+
+        yield append
+
+
+@contextmanager
+def bare(folder: Path) -> Iterator[Append]:
+    with closing(connect(folder / "bare.db")) as con:
+        con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
+
+        def append() -> None:
+            con.execute("BEGIN IMMEDIATE")
+            con.execute("INSERT INTO messages (body) VALUES (?)", (TEXT,))
+            con.execute("COMMIT")
+
+        yield append
+
+
+TABLES = (
+    "CREATE TABLE heads (space INTEGER NOT NULL, session_id TEXT, agent_id TEXT, user_id TEXT, status TEXT,"
+    " detached_by TEXT, archived INTEGER, created_at INTEGER, updated_at INTEGER, digest BLOB NOT NULL,"
+    " body BLOB NOT NULL, PRIMARY KEY (space, session_id)) WITHOUT ROWID",
+    "CREATE TABLE messages (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, n INTEGER, link BLOB,"
+    " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (family, id))",
+    "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)",
+    "CREATE TABLE checkpoints (space INTEGER NOT NULL, owner TEXT, at INTEGER, id TEXT, step INTEGER,"
+    " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
+    "CREATE INDEX heads_by_agent_id ON heads (space, agent_id)",
+    "CREATE INDEX heads_by_user_id ON heads (space, user_id)",
+    "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step)",
+    "CREATE INDEX checkpoints_by_at ON checkpoints (space, at)",
+    "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (space, id)",
+    "INSERT INTO logs VALUES (1, 1)",
+)
+UPDATE = (
+    "UPDATE heads SET status = ?, detached_by = ?, archived = ?, created_at = ?, updated_at = ?, digest = ?,"
+    " body = ? WHERE space = ? AND session_id = ? AND digest = ? AND agent_id IS ? AND user_id IS ?"
+)
+INSERT = (
+    "INSERT INTO messages (place, family, id, n, link, digest, body) SELECT ?, family, ?, ?, ?, ?, ?"
+    " FROM logs WHERE log = ?"
+)
+KEEP = (
+    "INSERT INTO checkpoints (space, owner, at, id, step, expires_at, digest, body) VALUES (1, ?, ?, ?, ?, NULL, ?, ?)"
+)
+
+
+def message_body(message_id: str, now: datetime) -> bytes:
+    content = [{"text": TEXT, "type": "text"}]
+    return encode({"content": content, "created_at": now, "id": message_id, "role": "user"})
+
+
+def checkpoint_body(ids: dict[str, str], n: int, link: bytes, at: int) -> bytes:
+    """A pointer into a conversation; `ids` are its own, its parent's, the session's and the message's."""
+    place = {"history": ids["session_id"], "branch": 1, "seq": n, "link": link, "n": n}
+    about = {"at": at, "created_at": datetime.now(UTC), "kind": "manual", "status": "completed", "step": n}
+    named = {"id": ids["id"], "parent_id": ids["parent_id"], "owner": ids["session_id"], "session_id": "s"}
+    return encode({**named, **about, "position": {**place, "message_id": ids["message_id"]}})
+
+
+class ByHand:
+    """One session's statements, without and with a checkpoint in the same transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._con = connect(path)
+        for statement in TABLES:
+            self._con.execute(statement)
+        self._session = str(uuid7())
+        first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
+        self._con.execute(first, (self._session,))
+        self._n, self._link, self._head_digest, self._kept = 0, bytes(32), b"\0", ""
+
+    def append(self) -> None:
+        writes = self._said()
+        self._con.execute("BEGIN IMMEDIATE")
+        self._write(*writes)
+        self._con.execute("COMMIT")
+
+    def step(self) -> None:
+        """Append + checkpoint."""
+        writes, kept = self._said(), self._checkpoint()
+        self._con.execute("BEGIN IMMEDIATE")
+        self._write(*writes)
+        self._con.execute(KEEP, kept)
+        self._con.execute("COMMIT")
+
+    def _said(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        self._n += 1
+        n, now, self._message_id = self._n, datetime.now(UTC), str(uuid7())
+        body = message_body(self._message_id, now)
+        digest = hashlib.sha256(body).digest()
+        self._link = hashlib.sha256(self._link + digest + n.to_bytes(8)).digest()
+        self._at = time.time_ns() // 1000
+        ids = {"history": self._session, "message_id": self._message_id, "session_id": self._session}
+        place = {"branch": 1, "created_at": 1, "last_message_at": now, "link": self._link, "n": n, "seq": n}
+        head = encode({**ids, **place, "uid": self._session, "titled": True, "updated_at": self._at})
+        over, self._head_digest = self._head_digest, hashlib.sha256(head).digest()
+        moved = ("active", None, 0, 1, self._at, self._head_digest, head, 1, self._session, over, None, None)
+        return moved, (1 << 32 | n, self._message_id, n, self._link, digest, body, 1)
+
+    def _checkpoint(self) -> tuple[object, ...]:
+        kept, parent = str(uuid7()), self._kept
+        self._kept = kept
+        ids = {"id": kept, "parent_id": parent, "session_id": self._session, "message_id": self._message_id}
+        body = checkpoint_body(ids, self._n, self._link, self._at)
+        return self._session, self._at, kept, self._n, hashlib.sha256(body).digest(), body
+
+    def _write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
+        self._con.execute(UPDATE, moved)
+        if self._con.changes() != 1:
+            raise RuntimeError("lost the race")
+        self._con.execute(INSERT, said)
+
+    def close(self) -> None:
+        self._con.close()
+
+
+@contextmanager
+def by_hand(folder: Path) -> Iterator[Append]:
+    with closing(ByHand(folder / "hand.db")) as hand:
+        yield hand.append
+
+
+class BareRows:
+    """A message and a checkpoint as two plain rows: the same JSON under a number, no index, nothing hashed."""
+
+    def __init__(self, path: Path) -> None:
+        self._con = connect(path)
+        self._con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
+        self._con.execute("CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, body BLOB)")
+        self._session, self._kept, self._n = str(uuid7()), str(uuid7()), 0
+
+    def step(self) -> None:
+        self._n += 1
+        message_id, kept = str(uuid7()), str(uuid7())
+        ids = {"id": kept, "parent_id": self._kept, "session_id": self._session, "message_id": message_id}
+        self._kept = kept
+        message = message_body(message_id, datetime.now(UTC))
+        checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000)
+        self._con.execute("BEGIN IMMEDIATE")
+        self._con.execute("INSERT INTO messages (body) VALUES (?)", (message,))
+        self._con.execute("INSERT INTO checkpoints (body) VALUES (?)", (checkpoint,))
+        self._con.execute("COMMIT")
+
+    def close(self) -> None:
+        self._con.close()

@@ -1,0 +1,70 @@
+"""Brings a whole run into the pages that show it, between two comments each: pictures, and the growth of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from figures import Results, shown, table
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+CAPTIONS = {
+    "append": "One append of 1,100 characters, each store as it comes, on a RAM disk",
+    "steps-time": "Time of a step with a checkpoint, as steps add up",
+    "steps-bytes": "Bytes of a session with a checkpoint at every step, as steps add up",
+    "agents": "Appends per second of 32 agents in one process, on a disk",
+    "conversation": "Time of an append, as a conversation grows",
+    "store": "Time of some calls, as a store grows",
+}
+GROWTH = "as a store grows"
+
+
+def pictures(*names: str, where: str) -> list[str]:
+    """Those that the run could draw."""
+    there = [name for name in names if (PICTURES / f"bench-{name}.svg").exists()]
+    return [line for name in there for line in (f"![{CAPTIONS[name]}]({where}/bench-{name}.svg)", "")]
+
+
+def growth(run: Results) -> list[str]:
+    """A row for each call, a column for each size."""
+    curves = [curve for curve in run.curves if curve.workload == GROWTH]
+    sizes = sorted({n for curve in curves for n, _ in curve.points})
+    rows = []
+    for curve in curves:
+        found = dict(curve.points)
+        rows.append([curve.name, *(shown(found[n], curve.unit) if n in found else "–" for n in sizes)])
+    return table(["", *(f"{n:,.0f}" for n in sizes)], rows)
+
+
+def replaced(text: str, mark: str, lines: list[str]) -> str:
+    """The text with what stands between the two comments exchanged; ValueError if they are not there."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->\n"
+    before, after = text.index(begin) + len(begin), text.index(end)
+    return text[:before] + "\n" + "\n".join(lines).strip() + "\n\n" + text[after:]
+
+
+def _readme(_run: Results) -> list[str]:
+    return pictures("append", "steps-bytes", where="docs/pictures")
+
+
+def _benchmarks(_run: Results) -> list[str]:
+    return pictures("append", "conversation", "steps-time", "steps-bytes", "agents", where="pictures")
+
+
+def _scale(run: Results) -> list[str]:
+    return [*growth(run), *pictures("store", where="pictures")]
+
+
+PAGES: dict[str, tuple[str, Callable[[Results], list[str]]]] = {
+    "README.md": ("measured", _readme),
+    "docs/benchmarks.md": ("measured", _benchmarks),
+    "docs/scale.md": ("growth", _scale),
+}
+
+
+def fill(run: Results) -> None:
+    """Every page, from a whole run."""
+    for name, (mark, lines) in PAGES.items():
+        page = ROOT / name
+        page.write_text(replaced(page.read_text(), mark, lines(run)))

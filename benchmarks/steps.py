@@ -1,0 +1,193 @@
+"""What a checkpoint at every step costs as steps add up: time and bytes, beside LangGraph's savers.
+
+A step is a message of 1,100 characters and a checkpoint. LangGraph's is a whole superstep of a graph with one node,
+`durability="sync"`; what its saver takes of that is told beside it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import graphs
+import msgspec
+from figures import Section, shown, table
+from floors import BareRows, ByHand, connect
+from graphs import Graph
+from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds
+from syncs import counted
+
+import holdfast
+from holdfast import Holdfast, Message
+
+STEP, BYTES, LIST = "append + checkpoint, step 1,000", "bytes of steps", "list 20 checkpoints of 1,000"
+OURS, HAND, BARE = "Holdfast", "the same statements by hand", "bare rows"
+DEFAULT, DELTA = "LangGraph SqliteSaver", "LangGraph DeltaChannel"
+SAVER = "of which the saver"
+WINDOW = 100  # steps that a point is the mean of, since DeltaChannel writes a snapshot at every hundredth
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How far it goes; the default saver copies all messages at every step, and stops at the first mark."""
+
+    marks: tuple[int, ...] = (100, 250, 500, 1_000, 1_500, 2_000)
+    copying: int = 1_000
+    long: int = 10_000
+    rounds: int = 60
+
+
+class Run:
+    """Some ways to take steps, one file each, their seconds by way and step."""
+
+    def __init__(self, at: Path) -> None:
+        self.at = at
+        self.taken: dict[str, list[float]] = {}
+        self.bytes: dict[str, list[tuple[float, float]]] = {}
+
+    def step(self, name: str, call: Callable[[], object]) -> None:
+        self.taken.setdefault(name, []).append(seconds(call))
+
+    def weigh(self, name: str, steps: int) -> None:
+        self.bytes.setdefault(name, []).append((steps, size(self.at / f"{name}.db")))
+
+    def around(self, name: str, step: int) -> float:
+        """The mean of the steps up to this one."""
+        return statistics.fmean(self.taken[name][max(0, step - WINDOW) : step])
+
+
+def size(path: Path) -> int:
+    """The bytes of a file once its log is written back."""
+    # In the library that has the file open already: of two in one process, one would drop the other's locks.
+    connection: Any = sqlite3.connect if path.stem in (DEFAULT, DELTA) else apsw.Connection
+    with closing(connection(str(path))) as con:
+        pages, bytes_each = (con.execute(f"PRAGMA {what}").fetchall()[0][0] for what in ("page_count", "page_size"))
+        return int(pages * bytes_each)
+
+
+@contextmanager
+def ours(path: Path) -> Iterator[tuple[Holdfast, Callable[[], object]]]:
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        hf.sessions.create(id="s", title="bench")
+        yield hf, lambda: hf.checkpoints.create(session_id="s", messages=[Message.user(TEXT)])
+
+
+def on_ram(section: Section, sizes: Sizes) -> None:
+    with folder(RAM) as at, ExitStack() as stack:
+        hf, step = stack.enter_context(ours(at / f"{OURS}.db"))
+        hand = stack.enter_context(closing(ByHand(at / f"{HAND}.db")))
+        rows = stack.enter_context(closing(BareRows(at / f"{BARE}.db")))
+        savers = {
+            DEFAULT: stack.enter_context(graphs.on_sqlite(at / f"{DEFAULT}.db", delta=False)),
+            DELTA: stack.enter_context(graphs.on_sqlite(at / f"{DELTA}.db", delta=True)),
+        }
+        run = Run(at)
+        plain = {OURS: step, HAND: hand.step, BARE: rows.step}
+        for number in range(1, sizes.marks[-1] + 1):
+            _one(run, plain, savers, number, sizes)
+            if number == sizes.copying:
+                _list(section, hf, at / f"{HAND}.db", savers)
+    _told(section, run, sizes)
+
+
+def _one(run: Run, plain: dict[str, Callable[[], object]], savers: dict[str, Graph], number: int, sizes: Sizes) -> None:
+    """A step of every way."""
+    for name, step in plain.items():
+        run.step(name, step)
+    for name, graph in savers.items():
+        if name == DELTA or number <= sizes.copying:
+            run.step(name, graph.step)
+            run.taken.setdefault(f"{name}, {SAVER}", []).append(graph.inside_saver())
+    if number in sizes.marks:
+        for name in (*plain, *savers):
+            if name != DEFAULT or number <= sizes.copying:
+                run.weigh(name, number)
+
+
+def _told(section: Section, run: Run, sizes: Sizes) -> None:
+    at = sizes.copying
+    section.note(STEP, f"RAM, of {HAND}", run.around(OURS, at) / run.around(HAND, at), "×")
+    for name in (DEFAULT, DELTA):
+        section.note(STEP, f"RAM, times faster than {name}", run.around(name, at) / run.around(OURS, at), "×")
+        saver = run.around(f"{name}, {SAVER}", at) / run.around(OURS, at)
+        section.note(STEP, f"RAM, times faster than the saver alone of {name}", saver, "×")
+    for name, taken in run.taken.items():
+        points = [(float(mark), run.around(name, mark) * 1e6) for mark in sizes.marks if mark <= len(taken)]
+        section.curve("append + checkpoint as steps add up", name, "µs", points)
+    for name, points in run.bytes.items():
+        section.curve("bytes as steps add up", name, "bytes", points)
+    _show(section, sizes)
+
+
+def _show(section: Section, sizes: Sizes) -> None:
+    for workload, heading in (
+        ("append + checkpoint as steps add up", f"Microseconds per step, RAM, means of the {WINDOW} steps before n"),
+        ("bytes as steps add up", "Megabytes after n steps"),
+    ):
+        rows = []
+        for curve in (curve for curve in section.curves if curve.workload == workload):
+            found = dict(curve.points)
+            scale = 1 if curve.unit == "µs" else 1e6
+            rows.append([curve.name, *(shown(found[n] / scale, "") if n in found else "–" for n in sizes.marks)])
+        section.say(f"### {heading}", "", *table(["way", *(f"{n:,}" for n in sizes.marks)], rows))
+
+
+def _list(section: Section, hf: Holdfast, hand: Path, savers: dict[str, Graph]) -> None:
+    """The newest twenty."""
+    newest = "SELECT body FROM checkpoints WHERE space = 1 AND owner = ? ORDER BY at DESC LIMIT 20"
+    with closing(connect(hand)) as con:
+        owner = con.execute("SELECT owner FROM checkpoints LIMIT 1").get
+        taken = interleaved(
+            {
+                "bare SELECT": burst(lambda: con.execute(newest, (owner,)).fetchall()),
+                OURS: burst(lambda: hf.checkpoints.list(session_id="s", limit=20)),
+                DELTA: burst(lambda: list(savers[DELTA].saver.list(graphs.THREAD, limit=20))),
+                DEFAULT: burst(lambda: list(savers[DEFAULT].saver.list(graphs.THREAD, limit=20))),
+            },
+            rounds=8,
+            in_a_row=2,
+        )
+    section.note(LIST, "of the bare SELECT", taken[OURS].of(taken["bare SELECT"]), "×")
+    rows = [[name, f"{way.median_us:,.0f}", f"{way.of(taken['bare SELECT']):,.1f} ×"] for name, way in taken.items()]
+    section.say("### The newest 20 of 1,000 checkpoints, RAM", "", *table(["way", "median µs", "of bare"], rows))
+
+
+def on_disk(section: Section, sizes: Sizes) -> None:
+    with folder(DISK) as at, ours(at / "ours.db") as (_hf, step), closing(BareRows(at / "bare.db")) as rows:
+        for _ in range(sizes.copying):
+            step()
+            rows.step()
+        taken = interleaved({OURS: burst(step), BARE: burst(rows.step)}, sizes.rounds)
+    section.say("### On the disk", "")
+    section.tell(STEP, f"disk, of {BARE}", taken[OURS].of(taken[BARE]), "×")
+    synced = counted("steps", sizes.rounds)
+    if synced.per_call is not None:
+        section.tell(STEP, "syncs per step", synced.per_call, "")
+
+
+def in_bytes(section: Section, sizes: Sizes) -> None:
+    """After close, at two lengths."""
+    found: dict[int, dict[str, int]] = {}
+    for count, name in ((sizes.copying, "1,000"), (sizes.long, "10,000")):
+        with folder(RAM) as at:
+            with ours(at / "ours.db") as (_hf, step), closing(BareRows(at / "bare.db")) as rows:
+                for _ in range(count):
+                    step()
+                    rows.step()
+            found[count] = {way: (at / f"{way}.db").stat().st_size for way in ("ours", "bare")}
+        section.tell(BYTES, f"{name} steps, of {BARE}", found[count]["ours"] / found[count]["bare"], "×")
+    per_step = found[sizes.long]["ours"] / sizes.long / (found[sizes.copying]["ours"] / sizes.copying)
+    section.tell(BYTES, "per step at 10,000, of at 1,000", per_step, "×")
+
+
+def results(quick: bool) -> Section:
+    section = Section(title="Append + checkpoint at every step, SQLite")
+    sizes = Sizes(marks=(20, 60, 120), copying=60, long=600, rounds=5) if quick else Sizes()
+    on_ram(section, sizes)
+    on_disk(section, sizes)
+    in_bytes(section, sizes)
+    return section

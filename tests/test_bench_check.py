@@ -1,0 +1,85 @@
+"""`make bench-check` can fail: it tells what falls short, what was not measured, and that it has nothing to read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+APPEND = ("append, sync", "disk, of a bare INSERT + commit")
+
+
+def _judge(path: Path) -> tuple[int, dict[str, str]]:
+    """How it ended, and the word it had for each line."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/check.py", path], capture_output=True, text=True, timeout=60, check=False
+    )
+    lines = (line for line in done.stdout.splitlines() if "  " in line)
+    words = ("falls short", "missing", "holds")
+    return done.returncode, {line.rsplit("  ", 1)[-1]: next(w for w in words if line.startswith(w)) for line in lines}
+
+
+@pytest.fixture(scope="module")
+def promised() -> list[dict[str, Any]]:
+    """A figure for every line, each exactly at its limit."""
+    asked = (
+        "import json, limits;"
+        "print(json.dumps([dict(workload=l.workload, name=l.name, value=l.limit, unit='×') for l in limits.LIMITS]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT / "benchmarks", capture_output=True, text=True, timeout=60, check=True
+    )
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def _results(path: Path, figures: list[dict[str, Any]], quick: bool = False) -> Path:
+    path.write_text(json.dumps({"machine": "m", "versions": {}, "quick": quick, "figures": figures, "curves": []}))
+    return path
+
+
+def _with_append(figures: list[dict[str, Any]], value: float) -> list[dict[str, Any]]:
+    return [{**one, "value": value} if (one["workload"], one["name"]) == APPEND else one for one in figures]
+
+
+def test_all_lines_at_their_limits_hold(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    code, words = _judge(_results(tmp_path / "r.json", promised))
+    assert (code, set(words.values()), len(words)) == (0, {"holds"}, len(promised))
+
+
+def test_a_line_above_its_limit_falls_short(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    code, words = _judge(_results(tmp_path / "r.json", _with_append(promised, 1.16)))
+    assert code == 1
+    assert [line for line, word in words.items() if word == "falls short"] == [": ".join(APPEND)]
+
+
+def test_a_rate_below_its_limit_falls_short(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    slower = [{**one, "value": 4.9} if one["name"] == "of OpenAI SQLiteSession's rate" else one for one in promised]
+    code, words = _judge(_results(tmp_path / "r.json", slower))
+    assert code == 1
+    assert words["32 async agents, disk: of OpenAI SQLiteSession's rate"] == "falls short"
+
+
+def test_a_line_that_was_not_measured_is_missing(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    left = [one for one in promised if (one["workload"], one["name"]) != APPEND]
+    code, words = _judge(_results(tmp_path / "r.json", left))
+    assert (code, words[": ".join(APPEND)]) == (1, "missing")
+
+
+def test_a_figure_that_is_no_number_is_refused(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    path = _results(tmp_path / "r.json", promised)
+    path.write_text(path.read_text().replace("1.15", "null"))
+    assert _judge(path) == (1, {})
+
+
+def test_a_quick_run_proves_nothing(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    assert _judge(_results(tmp_path / "r.json", promised, quick=True))[0] == 1
+
+
+def test_without_results_it_says_so_and_fails(tmp_path: Path) -> None:
+    assert _judge(tmp_path / "none.json") == (1, {})
