@@ -13,17 +13,24 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import append
 import apsw
+import artifacts
 import checkpoints
+import large
+import many_agents
 import pages
 import plots
+import postgresql
+import processes
 import reading
 import search
+import starting
 import steps
 import vectors
 from figures import Results, Section, shown, table
@@ -33,11 +40,17 @@ ROOT = Path(__file__).parent.parent
 ASIDE = ROOT / "build" / "bench"
 SECTIONS: dict[str, Callable[[bool], Section]] = {
     "append": append.results,
+    "agents": many_agents.results,
     "steps": steps.results,
     "checkpoints": checkpoints.results,
     "reading": reading.results,
+    "processes": processes.results,
     "search": search.results,
     "vectors": vectors.results,
+    "artifacts": artifacts.results,
+    "large": large.results,
+    "postgresql": postgresql.results,
+    "starting": starting.results,
 }
 PACKAGES = (
     "holdfast", "msgspec", "apsw", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite",
@@ -84,7 +97,11 @@ def measured(chosen: list[str], quick: bool) -> list[Section]:
     for name in chosen:
         start = time.perf_counter()
         print(f"{name} …", end=" ", file=sys.stderr, flush=True)
-        sections.append(SECTIONS[name](quick))
+        try:
+            sections.append(SECTIONS[name](quick))
+        except Exception as cause:  # noqa: BLE001 — the other sections are worth having; its lines will be missing
+            traceback.print_exc()
+            sections.append(Section(title=name, lines=[f"Could not be measured: {type(cause).__name__}: {cause}"]))
         print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return sections
 

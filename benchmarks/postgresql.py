@@ -1,0 +1,162 @@
+"""PostgreSQL: appends beside bare psycopg, 32 agents beside a bare pool, and the peers that run there.
+
+The server is the one the tests use, with its own settings of durability: every commit is synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import graphs
+import psycopg
+from figures import Section, table
+from graphs import Graph
+from many_agents import AGENTS, Round, at_once, over, taken
+from many_agents import ours as ours_at_once
+from peers import Alchemy
+from rounds import DISK, TEXT, awaited, burst, folder, interleaved
+from servers import Server, postgres
+
+import holdfast
+from holdfast import Message
+
+WORKLOAD = "PostgreSQL"
+BARE, POOL, OURS, ALCHEMY = "bare psycopg", "bare pool", "Holdfast", "OpenAI SQLAlchemySession"
+TABLE = "CREATE TABLE bare (place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea)"
+INSERT = "INSERT INTO bare (body) VALUES (%s)"
+BODY = TEXT.encode()
+
+
+@contextmanager
+def served() -> Iterator[Server]:
+    """A server of its own on the disk."""
+    with folder(DISK) as at:
+        at.chmod(0o755)
+        inner = at / "server"
+        inner.mkdir()
+        server = postgres.start(inner)
+        try:
+            yield server
+        finally:
+            postgres.halt(inner)
+            _gone(server.pid)
+
+
+def _gone(pid: int) -> None:
+    """Wait until a process has ended, ten seconds at most."""
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.1)
+
+
+def alchemy(url: str, sessions: int) -> Alchemy:
+    return Alchemy(Path(), sessions, url.replace("postgresql://", "postgresql+asyncpg://"))
+
+
+def appends(section: Section, url: str, rounds: int) -> None:
+    with asyncio.Runner() as runner, psycopg.connect(url, autocommit=True) as con, holdfast.open(url) as hf:
+        session = hf.sessions.create(title="bench").id
+        peer = alchemy(url, 1)
+        runner.run(peer.open())
+        ways = {
+            BARE: burst(lambda: con.execute(INSERT, (BODY,), prepare=True)),
+            OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT))),
+            ALCHEMY: awaited(runner, partial(peer.append, 0)),
+        }
+        found = interleaved(ways, rounds)
+        runner.run(peer.close())
+    rows = []
+    for name, way in found.items():
+        section.note(f"{WORKLOAD}, one append", name, way.median_us, "µs")
+        rows.append([name, f"{way.median_us:,.0f}", f"{way.p99_us:,.0f}", f"{way.of(found[BARE]):.2f} ×"])
+    section.note(WORKLOAD, f"append, of {BARE}", found[OURS].of(found[BARE]), "×")
+    section.say("### One append", "", *table(["way", "median µs", "p99 µs", f"of {BARE}"], rows))
+
+
+@contextmanager
+def pooled(url: str) -> Iterator[Round]:
+    """32 threads, each with a connection of its own from a pool."""
+    pools: Any = import_module("psycopg_pool")
+    with pools.ConnectionPool(url, min_size=AGENTS, max_size=AGENTS, open=True) as pool:
+        pool.wait()
+        with ThreadPoolExecutor(AGENTS) as threads:
+            yield lambda each: _rate(threads, lambda: _insert(pool, each), each)
+
+
+def _insert(pool: Any, each: int) -> None:
+    for _ in range(each):
+        with pool.connection() as con:
+            con.execute(INSERT, (BODY,), prepare=True)
+
+
+def _rate(threads: ThreadPoolExecutor, agent: Callable[[], None], each: int) -> float:
+    start = time.perf_counter()
+    for done in [threads.submit(agent) for _ in range(AGENTS)]:
+        done.result()
+    return AGENTS * each / (time.perf_counter() - start)
+
+
+def many(section: Section, url: str, rounds: int, each: int) -> None:
+    with asyncio.Runner() as runner, ExitStack() as stack:
+        peer = alchemy(url, AGENTS)
+        runner.run(peer.open())
+        ways: dict[str, Round] = {
+            POOL: stack.enter_context(pooled(url)),
+            OURS: stack.enter_context(ours_at_once(url, runner)),
+            ALCHEMY: at_once(runner, peer.append),
+        }
+        rates = taken(ways, rounds, each)
+        runner.run(peer.close())
+    rows = []
+    for name, found in rates.items():
+        median = statistics.median(found)
+        section.note(f"{WORKLOAD}, 32 agents", name, median, "appends/s")
+        ratio = over(rates[OURS], found)
+        rows.append([name, f"{median:,.0f}", "–" if ratio is None else f"{ratio:,.2f} ×"])
+        if ratio is not None and name != OURS:
+            whose = "a bare pool" if name == POOL else "SQLAlchemySession"
+            section.note(WORKLOAD, f"32 agents, of {whose}'s rate", ratio, "×")
+    section.say("### 32 agents", "", *table(["way", "appends/s", "Holdfast's rate, of it"], rows))
+
+
+def steps(section: Section, url: str, count: int) -> None:
+    """A message and a checkpoint at every step, beside LangGraph's saver in databases of their own."""
+    with psycopg.connect(url, autocommit=True) as con:
+        for name in ("plain", "delta"):
+            con.execute(f"CREATE DATABASE {name}")  # a name of ours, not a value
+    with ExitStack() as stack:
+        hf = stack.enter_context(holdfast.open(url))
+        hf.sessions.create(id="steps", title="bench")
+        ways = {OURS: burst(lambda: hf.checkpoints.create(session_id="steps", messages=[Message.user(TEXT)]))}
+        for shown, name in (("LangGraph PostgresSaver", "plain"), ("LangGraph DeltaChannel", "delta")):
+            elsewhere = url.rsplit("/", 1)[0] + f"/{name}"
+            graph: Graph = stack.enter_context(graphs.on_postgres(elsewhere, delta=name == "delta"))
+            ways[shown] = burst(graph.step)
+        found = interleaved(ways, count // 10)
+    rows = []
+    for name, way in found.items():
+        section.note(f"{WORKLOAD}, append + checkpoint", name, way.median_us, "µs")
+        rows.append([name, f"{way.median_us:,.0f}", f"{way.p99_us:,.0f}", f"{way.of(found[OURS]):.2f} ×"])
+    section.say(f"### Append + checkpoint, the first {count + 10:,} steps", "")
+    section.say(*table(["way", "median µs", "p99 µs", f"of {OURS}"], rows))
+
+
+def results(quick: bool) -> Section:
+    section = Section(title="PostgreSQL, on the disk")
+    with served() as server:
+        with psycopg.connect(server.url, autocommit=True) as con:
+            con.execute(TABLE)
+        appends(section, server.url, 5 if quick else 100)
+        many(section, server.url, 2 if quick else 7, 3 if quick else 20)
+        steps(section, server.url, 30 if quick else 1_000)
+    return section
