@@ -43,7 +43,7 @@ def _curves(run: Results, axes: Any, workload: str, scale: float, label: str, ac
         _line(axes, curve, scale, COLOURS[number % len(COLOURS)])
     axes.set(xscale="log", yscale="log", ylabel=label, xlabel=across)
     if found:
-        axes.legend(fontsize=8)
+        axes.figure.legend(loc="outside right upper", fontsize=8)
     return bool(found)
 
 
@@ -63,6 +63,7 @@ def _bars(axes: Any, values: Iterable[tuple[str, float]], label: str) -> bool:
     bars = axes.barh(names, [value for _, value in found], color=colours)
     axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
     axes.set(xscale="log", xlabel=label)
+    axes.margins(x=0.12)
     axes.grid(False, axis="y")
     return bool(found)
 

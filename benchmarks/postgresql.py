@@ -151,11 +151,19 @@ def steps(section: Section, url: str, count: int) -> None:
     section.say(*table(["way", "median µs", "p99 µs", f"of {OURS}"], rows))
 
 
+def _setting(con: psycopg.Connection[Any], name: str) -> str:
+    row = con.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return f"{name} {row[0]}"
+
+
 def results(quick: bool) -> Section:
     section = Section(title="PostgreSQL, on the disk")
     with served() as server:
         with psycopg.connect(server.url, autocommit=True) as con:
             con.execute(TABLE)
+            settings = [_setting(con, name) for name in ("server_version", "fsync", "synchronous_commit")]
+        section.say(f"Started for this run on the same machine: {', '.join(settings)}.", "")
         appends(section, server.url, 5 if quick else 100)
         many(section, server.url, 2 if quick else 7, 3 if quick else 20)
         steps(section, server.url, 30 if quick else 1_000)

@@ -1,4 +1,7 @@
-"""`make bench-check` can fail: it tells what falls short, what was not measured, and that it has nothing to read."""
+"""`make bench-check` can fail: it tells what falls short, what was not measured, and that it has nothing to read.
+
+And sections that need no peers still measure what is promised of them.
+"""
 
 from __future__ import annotations
 
@@ -83,3 +86,18 @@ def test_a_quick_run_proves_nothing(promised: list[dict[str, Any]], tmp_path: Pa
 
 def test_without_results_it_says_so_and_fails(tmp_path: Path) -> None:
     assert _judge(tmp_path / "none.json") == (1, {})
+
+
+@pytest.mark.parametrize("section", ["checkpoints", "search", "large"])
+def test_a_section_measures_every_line_that_is_promised_of_its_workloads(section: str) -> None:
+    code = (
+        f"import limits, {section};"
+        f"found = {{(f.workload, f.name) for f in {section}.results(True).figures}};"
+        "of = {workload for workload, _ in found};"
+        "asked = {(l.workload, l.name) for l in limits.LIMITS if l.workload in of};"
+        "assert asked and asked <= found, asked - found"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
