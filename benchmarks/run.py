@@ -24,11 +24,11 @@ import artifacts
 import checkpoints
 import large
 import many_agents
-import pages
 import plots
 import postgresql
 import processes
 import reading
+import results_page
 import search
 import starting
 import steps
@@ -133,9 +133,9 @@ def main() -> None:
     into = given.into or (Path(__file__).parent if whole else ASIDE)
     run = write(measured(given.section or list(SECTIONS), given.quick), given.quick, into)
     shown = whole and given.into is None
-    plots.draw(run, pages.PICTURES if shown else into / "pictures")
+    plots.draw(run, results_page.PICTURES if shown else into / "pictures")
     if shown:
-        pages.fill(run)
+        results_page.fill(run)
     print(into / "RESULTS.md")
 
 
