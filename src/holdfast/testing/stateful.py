@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -29,10 +31,15 @@ class Histories(
 class StatefulKit(StoreKit):
     """Subclass it as `TestMyStates` and say how to `open` the store; never override a test."""
 
+    histories: ClassVar[int] = 50
+    """How many to try, of fifty calls each."""
+
     def test_any_history_of_calls_looks_as_it_does_in_memory(self) -> None:
         machine = type("Machine", (Histories,), {"kit": self})
         slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
         run_state_machine_as_test(
             machine,
-            settings=settings(max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=slow),
+            settings=settings(
+                max_examples=self.histories, stateful_step_count=50, deadline=None, suppress_health_check=slow
+            ),
         )
