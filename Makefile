@@ -4,8 +4,10 @@ BIN := .venv/bin
 ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shutil.disk_usage(p).free > 4 << 30 else "")
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
-# Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of tests/adapters/.
+# Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of
+# tests/adapters/. BESIDE_ names extras that its tests need as well.
 ADAPTERS := claude-agent adk pydantic-ai
+BESIDE_claude-agent := ,openai-agents
 
 .PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench bench-check docs clean
 
@@ -30,9 +32,9 @@ test-adapters:
 $(ADAPTERS:%=test-adapter-%): test-adapter-%: .venv-adapters/%/ready
 	$(if $(RAM),TMPDIR=$(RAM)) .venv-adapters/$*/bin/python -m pytest -n auto tests/adapters/$(subst -,_,$*)
 
-$(ADAPTERS:%=.venv-adapters/%/ready): .venv-adapters/%/ready: pyproject.toml .venv/ready
+$(ADAPTERS:%=.venv-adapters/%/ready): .venv-adapters/%/ready: pyproject.toml Makefile .venv/ready
 	test -x .venv-adapters/$*/bin/python || $(PYTHON) -m venv --without-pip .venv-adapters/$*
-	$(BIN)/uv pip install --quiet --python .venv-adapters/$*/bin/python --editable ".[$*,adapter-tests]"
+	$(BIN)/uv pip install --quiet --python .venv-adapters/$*/bin/python --editable ".[$*$(BESIDE_$*),adapter-tests]"
 	touch $@
 
 lint: setup

@@ -22,13 +22,19 @@ _POINTS = 500  # of a session and of its agent, at most so many of the newest ch
 
 
 def draw_message(out: Console, message: Message) -> None:
-    """A message: who and when, then what was said, the calls asked for, and what was sent along."""
+    """A message: who and when, then what was said, the calls asked for, and what was sent along.
+
+    One that says nothing, but keeps something in its metadata, is a framework's own, and not shown.
+    """
+    body = list(_body(message))
+    if not body and message.metadata:
+        return
     colour = COLOURS.get(message.role, "white")
     name = f" {clean(message.tool_name)}" if message.tool_name else ""
     head = Text().append(f"{message.role}{name}", style=f"bold {colour}")
     head.append(f"  {message.seq}  {moment(message.created_at)}", style="dim")
     out.print(head)
-    for text, style in _body(message):
+    for text, style in body:
         out.print(Text(f"  {text}".replace("\n", "\n  "), style=style))
     out.print()
 
