@@ -323,6 +323,13 @@ def test_a_fork_goes_its_own_way(hf: Holdfast, session: HoldfastSession) -> None
     assert hf.stats().messages == 2
 
 
+def test_usage_goes_to_the_answers_it_is_of(hf: Holdfast, session: HoldfastSession, agent: Agent[Any]) -> None:
+    result = run(Runner.run(agent, "When is high tide in Brest?", session=session))
+    run(session.add_items([{"id": "later", "role": "assistant", "content": "Anything else?"}]))  # type: ignore[list-item]
+    run(session.store_run_usage(result))
+    assert [one.usage is not None for one in hf.sessions.messages("harbour")] == [False, True, False, True, False]
+
+
 def test_cached_tokens_are_counted_apart(hf: Holdfast, session: HoldfastSession, agent: Agent[Any]) -> None:
     result = run(Runner.run(agent, "When is high tide in Brest?", session=session))
     result.raw_responses[-1].usage.input_tokens_details.cached_tokens = 60

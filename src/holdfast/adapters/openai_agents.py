@@ -28,7 +28,7 @@ from holdfast.model import Found, Message, Session, Tree, Usage, UsageTotal
 __all__ = ["HoldfastSession", "Turn"]
 
 _BATCH = 400  # items of one commit
-_CALLS = 64  # messages in which the call of a result is looked for
+_LOOK_BACK = 64  # messages in which a call or an answer of late is looked for
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ class HoldfastSession:
         """The same, with the tools of results whose calls were stored before."""
         if all(one.tool_call_id is None or one.tool_name is not None for one in messages):
             return messages
-        before = self._hf.sessions.messages(self.session_id, last=_CALLS)
+        before = self._hf.sessions.messages(self.session_id, last=_LOOK_BACK)
         names = {call.id: call.name for one in before for call in one.tool_calls}
         return [
             replace(one, tool_name=names.get(one.tool_call_id)) if one.tool_call_id and one.tool_name is None else one
@@ -220,18 +220,21 @@ class HoldfastSession:
         self._hf.sessions.switch(self.session_id, at=asked.parent_id or ROOT)
 
     def _store_usage(self, responses: Sequence[ModelResponse], model: str | None) -> None:
-        """Give each response's usage to its last message: the answers of a run are the last of the session."""
-        counts = [len(response.output) for response in responses]
-        last = self._hf.sessions.messages(self.session_id, last=2 * sum(counts) + _CALLS)  # their tools' results, too
-        said = [one for one in last if one.role == "assistant"]
-        answers = said[max(0, len(said) - sum(counts)) :]
-        at = 0
-        for response, count in zip(responses, counts, strict=True):
-            at += count
-            if count and at <= len(answers):
-                self._hf.sessions.update_usage(
-                    self.session_id, answers[at - 1].id, _used(response, model, answers[at - 1])
-                )
+        """Give each response's usage to its last message, from the last response back: providers may repeat ids."""
+        outputs = sum(len(response.output) for response in responses)
+        window = self._hf.sessions.messages(self.session_id, last=2 * outputs + _LOOK_BACK)  # their tools' results, too
+        said = [one for one in window if one.role == "assistant"]
+        for response in reversed(responses):
+            own = {name for item in response.output for name in _names(item.model_dump())}
+            while said and own and not own & {name for item in self._rendered(said[-1:]) for name in _names(item)}:
+                said.pop()
+            if said and response.output:
+                self._hf.sessions.update_usage(self.session_id, said[-1].id, _used(response, model, said[-1]))
+                del said[-len(response.output) :]
+
+
+def _names(item: dict[str, Any]) -> list[str]:
+    return [item[name] for name in ("id", "call_id") if item.get(name) is not None]
 
 
 def _turn(number: int, asked: Message, used: list[Usage]) -> Turn:

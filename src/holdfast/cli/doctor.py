@@ -35,8 +35,8 @@ USUAL = {
     "MongoDB": (27017, "mongodb://localhost/DATABASE"),
     "SurrealDB": (8000, "ws://localhost:8000"),
 }
-_FOR_DEVELOPERS = ("dev", "docs", "testing")
-_NEEDED = re.compile(r"""([\w.-]+).*extra == ['"](\w+)['"]""")
+_FOR_DEVELOPERS = ("adapter-tests", "dev", "docs", "testing")
+_NEEDED = re.compile(r"""([\w.-]+).*extra == ['"]([\w-]+)['"]""")
 State = Literal["ok", "note", "bad", "damaged"]
 _MARKS: dict[State, tuple[str, str]] = {
     "ok": ("✓", "green"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from claude_agent_sdk import SessionStore
+from claude_agent_sdk import SessionStore, import_session_to_store, project_key_for_directory
 from claude_agent_sdk.testing import run_session_store_conformance
 from importing import TIDES, TRANSCRIPT
 from servers import shared
@@ -100,6 +100,21 @@ def test_lines_may_come_in_any_batches_and_again(hf: Holdfast, store: HoldfastSe
     run(HoldfastSessionStore(hf).append(KEY, [*named, {**named[0], "isMeta": True}]))
     assert exactly(run(store.load(KEY))) == exactly(named)
     assert hf.sessions.tree(ID).branch_points == ["a-4"]
+
+
+def test_transcripts_on_disk_come_in_by_the_sdks_own_import(
+    store: HoldfastSessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    project = project_key_for_directory(str(tmp_path))
+    folder = tmp_path / "claude" / "projects" / project
+    (folder / TIDES / "subagents").mkdir(parents=True)
+    (folder / f"{TIDES}.jsonl").write_text(TRANSCRIPT.read_text())
+    (folder / TIDES / "subagents" / "agent-1.jsonl").write_text(json.dumps(line("s-1", None, "Look")) + "\n")
+    run(import_session_to_store(TIDES, store, directory=str(tmp_path), batch_size=4))
+    key: Any = {"project_key": project, "session_id": TIDES}
+    assert exactly(run(store.load(key))) == exactly(LINES)
+    assert run(store.list_subkeys(key)) == ["subagents/agent-1"]
 
 
 def test_lines_without_a_uuid_are_kept_each_time(store: HoldfastSessionStore) -> None:
