@@ -6,7 +6,7 @@ RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
 # Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of
 # tests/adapters/. BESIDE_ names extras that its tests need as well.
-ADAPTERS := claude-agent adk pydantic-ai
+ADAPTERS := claude-agent adk pydantic-ai pydantic-ai-harness
 BESIDE_claude-agent := ,openai-agents
 
 .PHONY: setup demo test test-adapters $(ADAPTERS:%=test-adapter-%) lint bench bench-check docs clean

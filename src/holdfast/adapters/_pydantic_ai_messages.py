@@ -38,13 +38,16 @@ _STYLES: dict[str, Json] = {  # how arguments may be written down, so that they 
 # from a message of pydantic-ai
 
 
-def messages_of(message: ModelMessage, entry_id: str) -> list[Message]:
-    """The messages of one of pydantic-ai's; the last has the entry's id, and all of it that is not in parts."""
+def messages_of(message: ModelMessage, entry_id: str, at: datetime | None = None) -> list[Message]:
+    """The messages of one of pydantic-ai's; the last has the entry's id, and all of it that is not in parts.
+
+    One that does not say when it was said is of the time `at`, or of now.
+    """
     check_finite(ModelMessagesTypeAdapter.dump_python([message]), "a message")
     [dumped] = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     said = _given(dumped)
     parts: list[Json] = said.pop("parts")
-    at = _moment(said, parts)
+    at = _moment(said, parts) or at or now()
     usage = _used(said, at)
     if "usage" in said:
         said["usage"] = {name: value for name, value in said["usage"].items() if value}
@@ -58,11 +61,11 @@ def _given(fields: Json, *taken: str) -> Json:
     return {name: value for name, value in fields.items() if value is not None and name not in taken}
 
 
-def _moment(said: Json, parts: list[Json]) -> datetime:
+def _moment(said: Json, parts: list[Json]) -> datetime | None:
     stamps = [said.get("timestamp"), *(part.get("timestamp") for part in parts)]
     stamp = next((one for one in stamps if one is not None), None)
-    at = now() if stamp is None else datetime.fromisoformat(stamp)
-    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    at = None if stamp is None else datetime.fromisoformat(stamp)
+    return None if at is None else at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _used(said: Json, at: datetime) -> Usage | None:
