@@ -106,7 +106,7 @@ class HoldfastSessionService(BaseSessionService):
     def _get(self, app: str, user: str, session: str, config: GetSessionConfig | None) -> Session | None:
         store = self._hf._store
         found = places.session_of(store, app, user, session)
-        if found is None or not places.is_session(found.note):
+        if found is None or not places.is_session(found.note) or found.seen.pointer.detached_by is not None:
             return None
         state = places.merged(
             places.app_state(store, app),

@@ -220,6 +220,24 @@ def test_going_back_to_a_checkpoint_brings_the_state_of_that_point_back(hf: Hold
     asyncio.run(scenario())
 
 
+def test_going_back_with_the_whole_agent_takes_the_apps_state_and_later_sessions_along(hf: Holdfast) -> None:
+    async def scenario() -> None:
+        service: Any = HoldfastSessionService(hf)
+        session = await service.create_session(**NAMES, session_id="s", state={"app:season": "autumn"})
+        point = hf.checkpoints.create(agent_id=APP)
+        await service.append_event(session, said("one", 1.0, app__season="winter", user__seen=True))
+        await service.create_session(**NAMES, session_id="later")
+        hf.checkpoints.restore(point.id)
+        back = await service.get_session(**NAMES, session_id="s")
+        assert (back.events, back.state) == ([], {"app:season": "autumn", "user:seen": True})
+        assert await service.get_session(**NAMES, session_id="later") is None
+        assert [one.id for one in (await service.list_sessions(**NAMES)).sessions] == ["s"]
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**NAMES, session_id="later")
+
+    asyncio.run(scenario())
+
+
 def test_a_fork_is_a_session_of_adk_under_its_own_id(hf: Holdfast) -> None:
     async def scenario() -> None:
         service: Any = HoldfastSessionService(hf)
