@@ -197,7 +197,36 @@ def _parts(message: Message, fetch: Fetch) -> list[Json]:
         return [{"function_response": answer}]
     pieces = Pieces(message)
     sorts = pieces_of(message, MARK) if note_of(message, MARK) is not None else _sorts(message)
-    return [_JOINS[sort](pieces, dict(rest[0]) if rest else {}, message, rest, fetch) for sort, *rest in sorts]
+    return [_join(sort, dict(more[0]) if more else {}, more, pieces, message, fetch) for sort, *more in sorts]
+
+
+def _join(sort: str, rest: Json, more: list[Any], pieces: Pieces, message: Message, fetch: Fetch) -> Json:
+    """A part of an event, put together from the piece that a message has of it and the rest."""
+    if sort == "call":
+        return _join_call(pieces.call(), rest)
+    if sort == "thought":
+        return {**rest, "text": pieces.thought(more[1]), "thought": True}
+    if sort == "no response":
+        return _join_response(rest, message, None)
+    held = pieces.part()
+    match sort:
+        case "text":
+            return {**rest, "text": held.text}
+        case "result":
+            return _join_response(rest, message, {"result": held.text})
+        case "response":
+            return _join_response(rest, message, held.value)
+        case "inline":
+            data = fetch(held.artifact_id) if held.artifact_id is not None else held.data or b""
+            return _within(rest, "inline_data", data=urlsafe_b64encode(data).decode(), mime_type=held.mime_type)
+        case "file":
+            return _within(rest, "file_data", file_uri=held.url, mime_type=held.mime_type)
+        case "code":
+            return _within(rest, "executable_code", code=held.code, language=held.language)
+        case "told":
+            return {"text": json.dumps(held.value) if isinstance(held, JsonPart) else str(held)}
+    verbatim: Json = held.value
+    return verbatim
 
 
 def _sorts(message: Message) -> list[list[Any]]:
@@ -212,50 +241,18 @@ def _sort(part: object) -> str:
     return {Text: "text", Code: "code"}.get(type(part), "told")  # type: ignore[call-overload, no-any-return]
 
 
-def _join_call(pieces: Pieces, rest: Json) -> Json:
-    call = pieces.call()
-    given: Json = {"name": call.name, **({"id": call.id} if call.id else {})}
-    if call.arguments is not None:
-        given["args"] = call.arguments if isinstance(call.arguments, dict) else {"arguments": call.arguments}
-    return {**rest, "function_call": {**rest.get("function_call", {}), **given}}
+def _join_call(call: ToolCall, rest: Json) -> Json:
+    args = call.arguments
+    if args is not None and not isinstance(args, dict):
+        args = {"arguments": args}
+    return _within(rest, "function_call", name=call.name, id=call.id or None, args=args)
 
 
 def _join_response(rest: Json, message: Message, response: Json | None) -> Json:
-    names = {"id": message.tool_call_id, "name": message.tool_name, "response": response}
-    given = {name: value for name, value in names.items() if value is not None}
-    return {**rest, "function_response": {**rest.get("function_response", {}), **given}}
+    return _within(rest, "function_response", id=message.tool_call_id, name=message.tool_name, response=response)
 
 
-def _join_inline(part: Media, rest: Json, fetch: Fetch) -> Json:
-    data = fetch(part.artifact_id) if part.artifact_id is not None else part.data or b""
-    given = {"data": urlsafe_b64encode(data).decode(), **({"mime_type": part.mime_type} if part.mime_type else {})}
-    return {**rest, "inline_data": {**rest.get("inline_data", {}), **given}}
-
-
-def _join_file(part: Media, rest: Json) -> Json:
-    given = {"file_uri": part.url, **({"mime_type": part.mime_type} if part.mime_type else {})}
-    return {**rest, "file_data": {**rest.get("file_data", {}), **given}}
-
-
-def _join_code(part: Code, rest: Json) -> Json:
-    given = {"code": part.code, **({"language": part.language} if part.language else {})}
-    return {**rest, "executable_code": {**rest.get("executable_code", {}), **given}}
-
-
-_JOINS: dict[str, Callable[[Pieces, Json, Message, list[Any], Fetch], Json]] = {
-    "text": lambda pieces, rest, *_: {**rest, "text": pieces.part().text},
-    "thought": lambda pieces, rest, _, piece, __: {**rest, "text": pieces.thought(piece[1]), "thought": True},
-    "call": lambda pieces, rest, *_: _join_call(pieces, rest),
-    "no response": lambda _, rest, message, *__: _join_response(rest, message, None),
-    "result": lambda pieces, rest, message, *_: _join_response(rest, message, {"result": pieces.part().text}),
-    "response": lambda pieces, rest, message, *_: _join_response(rest, message, pieces.part().value),
-    "inline": lambda pieces, rest, _, __, fetch: _join_inline(pieces.part(), rest, fetch),
-    "file": lambda pieces, rest, *_: _join_file(pieces.part(), rest),
-    "code": lambda pieces, rest, *_: _join_code(pieces.part(), rest),
-    "verbatim": lambda pieces, *_: pieces.part().value,
-    "told": lambda pieces, *_: {"text": _told(pieces.part())},
-}
-
-
-def _told(part: object) -> str:
-    return json.dumps(part.value) if isinstance(part, JsonPart) else str(part)
+def _within(rest: Json, sort: str, /, **fields: Any) -> Json:
+    """The rest of a part with these fields put back into what the part is of."""
+    given = {field: value for field, value in fields.items() if value is not None}
+    return {**rest, sort: {**rest.get(sort, {}), **given}}

@@ -183,18 +183,19 @@ class HoldfastSessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         async with self._turns.setdefault(places.id_of(session.app_name, session.user_id, session.id), asyncio.Lock()):
-            found = await self._awaited.call(self._append, _held(session), event)
+            found, is_new = await self._awaited.call(self._append, _held(session), event)
             if found.seen.pointer.message_id == event.id:
                 session._storage_update_marker = _marker(found.seen)
                 session.last_update_time = _time(found)
-            if any(one.id == event.id for one in session.events):
+            if not is_new and any(one.id == event.id for one in session.events):
                 return event
             return self._commit_event_to_session(session, event)
 
-    def _append(self, held: Held, event: Event) -> Found:
+    def _append(self, held: Held, event: Event) -> tuple[Found, bool]:
+        """Commit an event; the session as it then stands, and whether the event is a new one."""
         said = self._hf._ground.say(messages_of(event))
         delta = deltas(dumped(event.actions).get("state_delta", {}))
-        done: list[Found] = []
+        done: list[tuple[Found, bool]] = []
 
         def place(reader: Reader) -> list[Write]:
             found = places.session_of(reader, held.app, held.user, held.id)
@@ -205,7 +206,7 @@ class HoldfastSessionService(BaseSessionService):
                 _check_fresh(found, held)
             at = self._hf._ground.stamps.next(found.seen.pointer.updated_at)
             made = appends.settle(reader, found.seen, said, None, True, at)
-            done[:] = [Found(made.seen, found.stored, found.note)]
+            done[:] = [(Found(made.seen, found.stored, found.note), not known)]
             if known:
                 return made.writes
             writes = _with_state(reader, found, delta.session, event.id, made.writes)
@@ -213,7 +214,7 @@ class HoldfastSessionService(BaseSessionService):
 
         self._free(places.id_of(held.app, held.user))
         commit(self._hf._store, place)
-        self._hf._ground.remember(done[-1].seen)
+        self._hf._ground.remember(done[-1][0].seen)
         return done[-1]
 
 
