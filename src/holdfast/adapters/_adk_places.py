@@ -85,10 +85,9 @@ def session_of(reader: Reader, app: str, user: str, session: str) -> Found | Non
     if found is not None or not session or len(session) > MAX_ID:
         return found
     other = look(reader, session)
-    pointer = None if other is None else other.seen.pointer
-    if pointer is None or (pointer.agent_id, pointer.user_id) != (app, user) or pointer.detached_by is not None:
+    if other is None or other.seen.pointer.detached_by is not None or "user" in other.note:
         return None
-    return other
+    return other if (other.seen.pointer.agent_id, other.seen.pointer.user_id) == (app, user) else None
 
 
 def user_of(reader: Reader, app: str, user: str) -> Found | None:

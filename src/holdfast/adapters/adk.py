@@ -164,7 +164,7 @@ class HoldfastSessionService(BaseSessionService):
 
     def _delete(self, app: str, user: str, session: str) -> None:
         found = places.session_of(self._hf._store, app, user, session)
-        if found is not None:
+        if found is not None and places.is_session(found.note):
             self._hf.sessions.delete(found.id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:

@@ -149,6 +149,31 @@ def test_events_of_one_copy_may_come_at_once(hf: Holdfast) -> None:
     asyncio.run(scenario())
 
 
+def test_of_many_who_create_a_session_one_does_and_the_others_are_told(hf: Holdfast) -> None:
+    async def scenario() -> None:
+        service: Any = HoldfastSessionService(hf)
+        tries = (service.create_session(**NAMES, session_id="s", state={f"app:{n}": n}) for n in range(8))
+        done = await asyncio.gather(*tries, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in done) == ["AlreadyExistsError"] * 7 + ["Session"]
+        assert len((await service.get_session(**NAMES, session_id="s")).state) == 1
+
+    asyncio.run(scenario())
+
+
+def test_what_is_kept_of_a_user_is_no_session_under_any_name(hf: Holdfast) -> None:
+    async def scenario() -> None:
+        service: Any = HoldfastSessionService(hf)
+        await service.create_session(**NAMES, session_id="s", state={"user:x": 1})
+        [own] = [one.id for one in hf.sessions.list(user_id=USER, archived=True)]
+        assert await service.get_session(**NAMES, session_id=own) is None
+        await service.delete_session(**NAMES, session_id=own)
+        assert await service.get_user_state(**NAMES) == {"x": 1}
+        await service.create_session(**NAMES, session_id=own)
+        assert len((await service.list_sessions(**NAMES)).sessions) == 2
+
+    asyncio.run(scenario())
+
+
 def test_the_same_event_again_changes_nothing(hf: Holdfast) -> None:
     async def scenario() -> None:
         service: Any = HoldfastSessionService(hf)
