@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -30,9 +29,10 @@ def new_id() -> str:
 def new_uid() -> str:
     """A name for what people do not name, half as long as an id, since checkpoints repeat it; later ones sort after.
 
-    45 bits of milliseconds, then 45 bits of chance.
+    Of a UUIDv7 it has the time and the 42 bits behind that, which begin by chance and count; not the 32 of chance.
     """
-    value = (time.time_ns() // 1_000_000 % 2**45) << 45 | secrets.randbits(45)
+    whole = uuid7().int
+    value = whole >> 80 << 42 | (whole >> 64 & 0xFFF) << 30 | whole >> 32 & 0x3FFFFFFF
     return "".join(_DIGITS[value >> shift & 31] for shift in range(85, -1, -5))
 
 

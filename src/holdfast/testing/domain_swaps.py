@@ -15,8 +15,10 @@ from holdfast.client import Holdfast
 from holdfast.contracts import Delete, Insert, Put, Query, Record, RecordStore, Taken
 from holdfast.errors import ConnectionFailed
 from holdfast.heads import Restore, restore_record
+from holdfast.item_records import StoredItem, item_record
 from holdfast.kinds import KINDS, MESSAGES, PRUNED, Kind
 from holdfast.model import Embedding
+from holdfast.pending_records import StoredPending, pending_record
 from holdfast.testing.damage import furnish
 from holdfast.testing.driving import Door, HoldfastKit, users
 from holdfast.testing.planting import BreaksOff
@@ -30,6 +32,10 @@ def furnish_twice(store: RecordStore) -> None:
         with hf.runs.start(session_id=name, key=f"key {number}") as run:
             run.append(*users(f"of run {number}"))
         hf.embeddings.upsert(Embedding(id=f"e{number}", model=f"model {number}", vector=[float(number), 1.0]))
+    for number in (1, 2):
+        waits = StoredPending(owner="somebody", checkpoint=f"c{number}", task=number, said={"n": number})
+        item = StoredItem(space="a.b", key=f"k{number}", value={"n": number}, created_at=1, updated_at=1)
+        store.commit([Put(pending_record(waits)), Put(item_record(item))])
     places = [row.key for row in store.scan(Query(kind=MESSAGES, limit=3))]
     store.commit([Put(history.beside_record(PRUNED, place, {})) for place in places])
     store.commit([Put(restore_record(Restore(agent_id=id, by=id, at=1))) for id in ("scout", "scout_b")])
