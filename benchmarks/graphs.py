@@ -46,9 +46,9 @@ class Stopwatch:
 
 
 class Graph:
-    """One thread of a graph that goes on for ever, a superstep at a time."""
+    """One thread of a graph that goes on for ever, a superstep at a time; it may be given messages to begin with."""
 
-    def __init__(self, saver: Any, delta: bool) -> None:
+    def __init__(self, saver: Any, delta: bool, first: int = 0) -> None:
         graphs, self._people = import_module("langgraph.graph"), import_module("langchain_core.messages")
         self.saver, self._watch = saver, Stopwatch()
         self._watch.watch(saver, "put", "put_writes")
@@ -57,7 +57,8 @@ class Graph:
         made.add_edge(graphs.START, "speak")
         made.add_conditional_edges("speak", lambda _state: "speak")
         graph = made.compile(checkpointer=saver)
-        self._steps = graph.stream({"messages": []}, THREAD, stream_mode="updates", durability="sync")
+        said = [self._people.HumanMessage(TEXT) for _ in range(first)]
+        self._steps = graph.stream({"messages": said}, THREAD, stream_mode="updates", durability="sync")
 
     def step(self) -> None:
         next(self._steps)
@@ -79,10 +80,10 @@ def _state(delta: bool) -> Any:
 
 
 @contextmanager
-def on_sqlite(path: Path, delta: bool) -> Iterator[Graph]:
+def on_sqlite(path: Path, delta: bool, first: int = 0) -> Iterator[Graph]:
     savers: Any = import_module("langgraph.checkpoint.sqlite")
     with closing(sqlite3.connect(path, check_same_thread=False)) as con:
-        with closing(Graph(savers.SqliteSaver(con), delta)) as graph:
+        with closing(Graph(savers.SqliteSaver(con), delta, first)) as graph:
             yield graph
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import statistics
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import floors
+import msgspec
 from append import opened
 from figures import Section, table
 from peers import PEERS
-from rounds import DISK, TEXT, folder
+from rounds import DISK, TEXT, burst, folder, quantile
 from syncs import counted
 
 import holdfast
@@ -26,31 +28,52 @@ WORKLOAD = "32 async agents, disk"
 AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
 
-Round = Callable[[int], float]  # every agent appends so often; appends per second of all
+Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
 
 
-def at_once(runner: asyncio.Runner, append: Append) -> Round:
-    async def agent(session: int, each: int) -> None:
-        for _ in range(each):
-            await append(session)
+class Rates(msgspec.Struct):
+    """Of one way: appends per second of each round, and the seconds of each append."""
 
-    async def run(each: int) -> float:
-        start = time.perf_counter()
-        await asyncio.gather(*(agent(session, each) for session in range(AGENTS)))
-        return AGENTS * each / (time.perf_counter() - start)
+    rounds: list[float] = []
+    waits: list[float] = []
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rounds)
+
+    def of(self, other: Rates) -> float | None:
+        """The median of paired ratios; None if the other failed in some round."""
+        if not all(other.rounds):
+            return None
+        return statistics.median(one / two for one, two in zip(self.rounds, other.rounds, strict=True))
+
+    def row(self, name: str, ours: Rates) -> list[str]:
+        p99 = f"{quantile(self.waits, 0.99) * 1000:,.1f}" if self.waits else "–"
+        ratio = ours.of(self)
+        return [name, f"{self.median:,.0f}", p99, "–" if ratio is None else f"{ratio:,.2f} ×"]
+
+
+HEADING = ["way", "appends/s", "p99 ms", "Holdfast's rate, of it"]
+
+
+def at_once(runner: asyncio.Runner, append: Append) -> Round:
+    async def agent(session: int, each: int) -> list[float]:
+        waits = []
+        for _ in range(each):
+            start = time.perf_counter()
+            await append(session)
+            waits.append(time.perf_counter() - start)
+        return waits
+
+    async def run(each: int) -> list[float]:
+        return [wait for waits in await asyncio.gather(*(agent(n, each) for n in range(AGENTS))) for wait in waits]
 
     return lambda each: runner.run(run(each))
 
 
 def one_by_one(append: Callable[[], None]) -> Round:
-    def run(each: int) -> float:
-        start = time.perf_counter()
-        for _ in range(AGENTS * each):
-            append()
-        return AGENTS * each / (time.perf_counter() - start)
-
-    return run
+    return lambda each: burst(append)(AGENTS * each)
 
 
 @contextmanager
@@ -86,7 +109,6 @@ def saver(path: Path, runner: asyncio.Runner) -> Iterator[Round]:
 def results(quick: bool) -> Section:
     section = Section(title="32 agents in one process, SQLite, on the disk")
     rounds, each = (2, 2) if quick else (7, 12)
-    rates: dict[str, list[float]] = {}
     with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
@@ -104,37 +126,30 @@ def results(quick: bool) -> Section:
     return section
 
 
-def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, list[float]]:
-    """The rates of every round but the first; one that ends in an error counts as 0."""
-    rates: dict[str, list[float]] = {name: [] for name in ways}
+def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:
+    """Every round but the first; one that ends in an error counts as a rate of 0."""
+    rates = {name: Rates() for name in ways}
     names = list(ways)
     for number in range(rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
+            start = time.perf_counter()
             try:
-                rate = ways[name](each)
+                waits = ways[name](each)
             except (sqlite3.Error, import_module("sqlalchemy.exc").SQLAlchemyError) as cause:
-                print(f"{name}: {cause}")
-                rate = 0.0
+                print(f"{name}: {cause}", file=sys.stderr)
+                waits = []
             if number:
-                rates[name].append(rate)
+                rates[name].rounds.append(len(waits) / (time.perf_counter() - start))
+                rates[name].waits.extend(waits)
     return rates
 
 
-def told(section: Section, rates: dict[str, list[float]]) -> None:
-    rows = []
+def told(section: Section, rates: dict[str, Rates]) -> None:
     for name, found in rates.items():
-        median = statistics.median(found)
-        section.note(WORKLOAD, name, median, "appends/s")
-        ratio = over(rates[OURS], found)
-        rows.append([name, f"{median:,.0f}", "–" if ratio is None else f"{ratio:,.1f} ×"])
-    section.say(*table(["way", "appends/s", "Holdfast's rate, of it"], rows))
+        section.note(WORKLOAD, name, found.median, "appends/s")
+    section.say(*table(HEADING, (found.row(name, rates[OURS]) for name, found in rates.items())))
     for name, against in (("OpenAI SQLiteSession's rate", "OpenAI SQLiteSession"), (f"the rate of {BARE}", BARE)):
-        ratio = over(rates[OURS], rates[against])
+        ratio = rates[OURS].of(rates[against])
         if ratio is not None:
             section.note(WORKLOAD, f"of {name}", ratio, "×")
-
-
-def over(ours: list[float], others: list[float]) -> float | None:
-    """The median of paired ratios; None if the other failed in some round."""
-    return statistics.median(one / other for one, other in zip(ours, others, strict=True)) if all(others) else None

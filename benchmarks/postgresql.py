@@ -6,9 +6,8 @@ The server is the one the tests use, with its own settings of durability: every 
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import graphs
+import processes
 import psycopg
 from figures import Section, table
 from graphs import Graph
-from many_agents import AGENTS, Round, at_once, over, taken
+from many_agents import AGENTS, HEADING, Round, at_once, taken
 from many_agents import ours as ours_at_once
 from peers import Alchemy
 from rounds import DISK, TEXT, awaited, burst, folder, interleaved
@@ -31,9 +31,6 @@ from holdfast import Message
 
 WORKLOAD = "PostgreSQL"
 BARE, POOL, OURS, ALCHEMY = "bare psycopg", "bare pool", "Holdfast", "OpenAI SQLAlchemySession"
-TABLE = "CREATE TABLE bare (place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea)"
-INSERT = "INSERT INTO bare (body) VALUES (%s)"
-BODY = TEXT.encode()
 
 
 @contextmanager
@@ -69,7 +66,7 @@ def appends(section: Section, url: str, rounds: int) -> None:
         peer = alchemy(url, 1)
         runner.run(peer.open())
         ways = {
-            BARE: burst(lambda: con.execute(INSERT, (BODY,), prepare=True)),
+            BARE: burst(lambda: con.execute(processes.INSERT, (processes.BODY,), prepare=True)),
             OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT))),
             ALCHEMY: awaited(runner, partial(peer.append, 0)),
         }
@@ -90,20 +87,17 @@ def pooled(url: str) -> Iterator[Round]:
     with pools.ConnectionPool(url, min_size=AGENTS, max_size=AGENTS, open=True) as pool:
         pool.wait()
         with ThreadPoolExecutor(AGENTS) as threads:
-            yield lambda each: _rate(threads, lambda: _insert(pool, each), each)
+            yield lambda each: [
+                wait for waits in threads.map(partial(_insert, pool), [each] * AGENTS) for wait in waits
+            ]
 
 
-def _insert(pool: Any, each: int) -> None:
-    for _ in range(each):
+def _insert(pool: Any, each: int) -> list[float]:
+    def append() -> None:
         with pool.connection() as con:
-            con.execute(INSERT, (BODY,), prepare=True)
+            con.execute(processes.INSERT, (processes.BODY,), prepare=True)
 
-
-def _rate(threads: ThreadPoolExecutor, agent: Callable[[], None], each: int) -> float:
-    start = time.perf_counter()
-    for done in [threads.submit(agent) for _ in range(AGENTS)]:
-        done.result()
-    return AGENTS * each / (time.perf_counter() - start)
+    return burst(append)(each)
 
 
 def many(section: Section, url: str, rounds: int, each: int) -> None:
@@ -117,16 +111,14 @@ def many(section: Section, url: str, rounds: int, each: int) -> None:
         }
         rates = taken(ways, rounds, each)
         runner.run(peer.close())
-    rows = []
     for name, found in rates.items():
-        median = statistics.median(found)
-        section.note(f"{WORKLOAD}, 32 agents", name, median, "appends/s")
-        ratio = over(rates[OURS], found)
-        rows.append([name, f"{median:,.0f}", "–" if ratio is None else f"{ratio:,.2f} ×"])
-        if ratio is not None and name != OURS:
-            whose = "a bare pool" if name == POOL else "SQLAlchemySession"
+        section.note(f"{WORKLOAD}, 32 agents", name, found.median, "appends/s")
+    for whose, name in (("a bare pool", POOL), ("SQLAlchemySession", ALCHEMY)):
+        ratio = rates[OURS].of(rates[name])
+        if ratio is not None:
             section.note(WORKLOAD, f"32 agents, of {whose}'s rate", ratio, "×")
-    section.say("### 32 agents", "", *table(["way", "appends/s", "Holdfast's rate, of it"], rows))
+    rows = (found.row(name, rates[OURS]) for name, found in rates.items())
+    section.say("### 32 agents", "", *table(HEADING, rows))
 
 
 def steps(section: Section, url: str, count: int) -> None:
@@ -161,10 +153,12 @@ def results(quick: bool) -> Section:
     section = Section(title="PostgreSQL, on the disk")
     with served() as server:
         with psycopg.connect(server.url, autocommit=True) as con:
-            con.execute(TABLE)
+            con.execute(processes.TABLE)
             settings = [_setting(con, name) for name in ("server_version", "fsync", "synchronous_commit")]
         section.say(f"Started for this run on the same machine: {', '.join(settings)}.", "")
         appends(section, server.url, 5 if quick else 100)
         many(section, server.url, 2 if quick else 7, 3 if quick else 20)
+        for count in (4, 8):
+            processes.on_server(section, server.url, count, 1 if quick else 2, 0.5 if quick else 3.0)
         steps(section, server.url, 30 if quick else 1_000)
     return section

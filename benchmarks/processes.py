@@ -1,4 +1,4 @@
-"""Processes that append to one file at the same time, on the disk: rates, waits, errors, and the first open.
+"""Processes that append to one file or server at the same time: rates, waits, errors, and the first open.
 
 A process opens the store, says so, waits for the word, appends until the time is up, and tells what it saw. The median
 commit, by which waits are judged, is what a bare process needs from having the lock to the end of its commit.
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import floors
 import msgspec
+import psycopg
 from figures import Section, table
 from peers import PEERS
 from rounds import DISK, TEXT, folder, quantile
@@ -25,7 +26,9 @@ import holdfast
 from holdfast import Message
 
 BARE, OURS, OPENAI = "bare SQLite", "Holdfast", "OpenAI SQLiteSession"
-FILES = {BARE: "bare.db", OURS: "ours.db", OPENAI: "openai.db"}
+BARE_SERVER, OURS_SERVER = "bare psycopg", "Holdfast on the server"
+TABLE = "CREATE TABLE bare (place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea)"
+INSERT, BODY = "INSERT INTO bare (body) VALUES (%s)", TEXT.encode()
 
 
 class Seen(msgspec.Struct):
@@ -46,8 +49,8 @@ class Seen(msgspec.Struct):
 Append = Callable[[Seen], object]
 
 
-def bare(at: Path) -> Iterator[Append]:
-    con = floors.connect(at / FILES[BARE])
+def bare(folder: str) -> Iterator[Append]:
+    con = floors.connect(Path(folder, "bare.db"))
     con.execute("CREATE TABLE IF NOT EXISTS messages (place INTEGER PRIMARY KEY, body BLOB)")
 
     def append(seen: Seen) -> None:
@@ -61,29 +64,39 @@ def bare(at: Path) -> Iterator[Append]:
     con.close()
 
 
-def ours(at: Path) -> Iterator[Append]:
-    with holdfast.open(f"sqlite:///{at / FILES[OURS]}") as hf:
+def ours(folder: str) -> Iterator[Append]:
+    yield from served(f"sqlite:///{folder}/ours.db")
+
+
+def served(url: str) -> Iterator[Append]:
+    with holdfast.open(url) as hf:
         session = hf.sessions.create(title="bench").id
         yield lambda _seen: hf.sessions.append(session, Message.user(TEXT))
 
 
-def openai(at: Path) -> Iterator[Append]:
+def served_bare(url: str) -> Iterator[Append]:
+    with psycopg.connect(url, autocommit=True) as con:
+        yield lambda _seen: con.execute(INSERT, (BODY,), prepare=True)
+
+
+def openai(folder: str) -> Iterator[Append]:
     with asyncio.Runner() as runner:
-        peer = PEERS[OPENAI](at, 1)
+        peer = PEERS[OPENAI](Path(folder), 1)
         runner.run(peer.open())
         yield lambda _seen: runner.run(peer.append(0))
         runner.run(peer.close())
 
 
-WAYS = {BARE: bare, OURS: ours, OPENAI: openai}
+FILES = {BARE: bare, OURS: ours, OPENAI: openai}
+SERVERS = {BARE_SERVER: served_bare, OURS_SERVER: served}
 
 
-def child(way: str, at: Path, seconds: float) -> Seen:
+def child(way: str, target: str, seconds: float) -> Seen:
     """One process, from open to close."""
     seen = Seen()
     print("here", flush=True)
     sys.stdin.readline()
-    opened = WAYS[way](at)
+    opened = {**FILES, **SERVERS}[way](target)
     try:
         append = next(opened)
     except Exception as cause:  # noqa: BLE001 — any way to fail is what is counted
@@ -102,9 +115,9 @@ def child(way: str, at: Path, seconds: float) -> Seen:
     return seen
 
 
-def together(way: str, at: Path, count: int, seconds: float) -> Seen:
+def together(way: str, target: str, count: int, seconds: float) -> Seen:
     """So many processes at once: all open at one word, and all append from another."""
-    command = [sys.executable, __file__, way, str(at), str(seconds)]
+    command = [sys.executable, __file__, way, target, str(seconds)]
     pipe = subprocess.PIPE
     running = [subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) for _ in range(count)]
     all_seen = Seen()
@@ -136,15 +149,15 @@ def _go(process: subprocess.Popen[str]) -> None:
 
 def measure(section: Section, count: int, rounds: int, seconds: float) -> None:
     workload = f"{count} processes on one file"
-    all_seen = {way: Seen() for way in WAYS}
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    all_seen = {way: Seen() for way in FILES}
+    rates: dict[str, list[float]] = {way: [] for way in FILES}
     commits = []
     for number in range(rounds):  # each in a fresh folder: every round is a first open
-        for way in WAYS:
+        for way in FILES:
             if way == OPENAI and number:
                 continue  # its processes take seconds to start, and nothing is held against them
             with folder(DISK) as at:
-                seen = together(way, at, count, seconds)
+                seen = together(way, str(at), count, seconds)
             rates[way].append(len(seen.calls) / seconds)
             all_seen[way].add(seen)
             if way == BARE and seen.commits:
@@ -173,6 +186,19 @@ def _show(section: Section, workload: str, rates: dict[str, list[float]], all_se
     section.say("")
 
 
+def on_server(section: Section, url: str, count: int, rounds: int, seconds: float) -> None:
+    all_seen = {way: Seen() for way in SERVERS}
+    rates: dict[str, list[float]] = {way: [] for way in SERVERS}
+    for _ in range(rounds):
+        for way in SERVERS:
+            seen = together(way, url, count, seconds)
+            rates[way].append(len(seen.calls) / seconds)
+            all_seen[way].add(seen)
+    for way, found in rates.items():
+        section.note(f"{count} processes on one server", way, statistics.median(found), "appends/s")
+    _show(section, f"{count} processes on one server", rates, all_seen)
+
+
 def results(quick: bool) -> Section:
     section = Section(title="Processes on one file, SQLite, on the disk")
     for count in (4, 8):
@@ -181,4 +207,4 @@ def results(quick: bool) -> Section:
 
 
 if __name__ == "__main__":
-    print(msgspec.json.encode(child(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]))).decode(), flush=True)
+    print(msgspec.json.encode(child(sys.argv[1], sys.argv[2], float(sys.argv[3]))).decode(), flush=True)

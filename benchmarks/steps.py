@@ -175,9 +175,17 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
         section.tell(STEP, f"{place}, {OURS}", taken[OURS].median_us, "µs")
-    synced = counted("steps", sizes.rounds)
-    if synced.per_call is not None:
-        section.tell(STEP, "syncs per step", synced.per_call, "")
+    durability(section, sizes.rounds)
+
+
+def durability(section: Section, calls: int) -> None:
+    rows = []
+    for name in (OURS, DEFAULT, DELTA):
+        synced = counted("steps" if name == OURS else name, calls)
+        rows.append([name, synced.journal, synced.shown])
+        if synced.per_call is not None:
+            section.note(STEP, "syncs per step" if name == OURS else f"{name}, syncs per step", synced.per_call, "")
+    section.say("", *table(["way", "journal", "syncs per step"], rows))
 
 
 def in_bytes(section: Section, sizes: Sizes) -> None:

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import floors
+import graphs
 import msgspec
 import rounds
 from peers import PEERS
@@ -23,6 +24,7 @@ import holdfast
 from holdfast import Message
 
 BEGIN, END = "BEGIN", "END"
+GRAPHS = {"LangGraph SqliteSaver": False, "LangGraph DeltaChannel": True}
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -92,6 +94,12 @@ def _ours(folder: Path, calls: int) -> None:
         _marked(lambda: hf.sessions.append(session, Message.user(rounds.TEXT)), calls)
 
 
+def _graph(folder: Path, calls: int, delta: bool) -> None:
+    with graphs.on_sqlite(folder / "graph.db", delta) as graph:
+        graph.step()
+        _marked(graph.step, calls)
+
+
 async def _ours_awaited(folder: Path, calls: int, agents: int) -> None:
     async with holdfast.aopen(f"sqlite:///{folder / 'awaited.db'}") as hf:
         sessions = [(await hf.sessions.create(title="bench")).id for _ in range(agents)]
@@ -124,6 +132,8 @@ async def _peer(name: str, folder: Path, calls: int, agents: int) -> None:
 def main(name: str, calls: int, agents: int, folder: Path) -> None:
     if name in ("synced", "bare", "by_hand"):
         _plain(name, folder, calls)
+    elif name in GRAPHS:
+        _graph(folder, calls, GRAPHS[name])
     elif name == "steps":
         _steps(folder, calls)
     elif name == "holdfast":
