@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from figures import Section, table
-from rounds import DISK, folder
+from rounds import DISK, folder, peak_mb
 
 import holdfast
 
@@ -78,11 +77,7 @@ def results(quick: bool) -> Section:
     return section
 
 
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 if __name__ == "__main__":
-    before, start = _peak_mb(), time.perf_counter()
+    before, start = peak_mb(), time.perf_counter()
     WAYS[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))
-    print(time.perf_counter() - start, before, _peak_mb())
+    print(time.perf_counter() - start, before, peak_mb())

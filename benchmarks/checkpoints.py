@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
@@ -31,7 +32,8 @@ def lengths(section: Section, at: Path, quick: bool) -> None:
     """Each call with many messages, beside an append and beside the same with few."""
     with closing(filled(at, 100, "short")) as short, closing(filled(at, 1_000 if quick else 10_000, "long")) as long:
         calls = {name: _calls(hf) for name, hf in (("short", short), ("long", long))}
-        append = burst(lambda: long.sessions.append("s", Message.user(TEXT)))
+        long.sessions.create(id="other", title="bench")
+        append = burst(lambda: long.sessions.append("other", Message.user(TEXT)))
         for call in calls["long"]:
             ways = {name: burst(made[call]) for name, made in calls.items()}
             taken = interleaved({**ways, "append": append}, 5 if quick else 40, in_a_row=1)
@@ -44,8 +46,9 @@ def _calls(hf: Holdfast) -> dict[str, Callable[[], object]]:
     first = hf.checkpoints.create(session_id="s").id
     hf.sessions.append("s", Message.user(TEXT))
     second = hf.checkpoints.create(session_id="s").id
+    there_and_back = itertools.cycle((first, second))
     return {
-        "restore with verify='pointers'": partial(hf.checkpoints.restore, first, verify="pointers"),
+        "restore with verify='pointers'": lambda: hf.checkpoints.restore(next(there_and_back), verify="pointers"),
         "fork": partial(hf.checkpoints.fork, first),
         "diff of heads": partial(hf.checkpoints.diff, first, second),
     }

@@ -6,7 +6,7 @@ in time and memory beside an empty one. It is built by batches, in the quickest 
 
 from __future__ import annotations
 
-import resource
+import itertools
 import shutil
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from figures import Section, shown, table
-from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds
+from rounds import DISK, RAM, TEXT, burst, folder, interleaved, peak_mb, seconds
 
 import holdfast
 from holdfast import Agent, Holdfast, Message
@@ -43,6 +43,8 @@ def calls(path: Path, hf: Holdfast, sessions: int) -> dict[str, Callable[[], obj
     """What is timed at every mark, on sessions in the middle; none is restored and appended to, which would branch."""
     chat, other = f"s{sessions // 2}", f"s{sessions // 2 + 1}"
     kept = hf.checkpoints.create(session_id=other).id
+    hf.sessions.append(other, Message.user(TEXT))
+    there_and_back = itertools.cycle((kept, hf.checkpoints.create(session_id=other).id))
 
     def changed() -> object:
         for number in range(3):
@@ -55,7 +57,7 @@ def calls(path: Path, hf: Holdfast, sessions: int) -> dict[str, Callable[[], obj
         "newest 20 sessions": lambda: hf.sessions.list(limit=20),
         "checkpoint of a session": lambda: hf.checkpoints.create(session_id=chat),
         "3 appends + checkpoint of the agent": changed,
-        "restore of a session": lambda: hf.checkpoints.restore(kept),
+        "restore of a session": lambda: hf.checkpoints.restore(next(there_and_back)),
         "fork of a session": lambda: hf.checkpoints.fork(kept),
         "open and close": lambda: opened(path).close(),
     }
@@ -156,4 +158,4 @@ if __name__ == "__main__":
     with opened(Path(sys.argv[1])) as hf:
         hf.sessions.append("s0", Message.user(TEXT))
         read = list(hf.sessions.messages("s0", last=50))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(peak_mb())

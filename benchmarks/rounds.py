@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import statistics
 import tempfile
@@ -74,8 +75,15 @@ def quantile(taken: list[float], part: float) -> float:
     return sorted(taken)[min(len(taken) - 1, int(len(taken) * part))]
 
 
+def settle() -> None:
+    """Before measuring: else the collector goes through all that peers have loaded, at the cost of who allocates."""
+    gc.collect()
+    gc.freeze()
+
+
 def interleaved(ways: Mapping[str, Burst], rounds: int, in_a_row: int = 10) -> dict[str, Taken]:
     """Every way in every round, each round beginning with another; one round before them is not counted."""
+    settle()
     taken = {name: Taken([], []) for name in ways}
     names = list(ways)
     for name in names:
@@ -93,3 +101,12 @@ def paired(ours: Callable[[], object], floor: Callable[[], object], rounds: int)
     """The median ratio of two calls that take turns."""
     taken = interleaved({"ours": burst(ours), "floor": burst(floor)}, rounds, in_a_row=1)
     return taken["ours"].of(taken["floor"])
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had."""
+    # Not getrusage: it counts what the parent had when it started this one.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("/proc/self/status has no VmHWM")

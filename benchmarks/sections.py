@@ -1,0 +1,57 @@
+"""The sections, each run by a process of its own: what one has loaded slows no other, and one may fail alone.
+
+python benchmarks/sections.py NAME OUTPUT [--quick]
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import append
+import artifacts
+import checkpoints
+import large
+import many_agents
+import msgspec
+import postgresql
+import processes
+import reading
+import search
+import starting
+import steps
+import vectors
+from figures import Section
+
+SECTIONS: dict[str, Callable[[bool], Section]] = {
+    "append": append.results,
+    "agents": many_agents.results,
+    "steps": steps.results,
+    "checkpoints": checkpoints.results,
+    "reading": reading.results,
+    "processes": processes.results,
+    "search": search.results,
+    "vectors": vectors.results,
+    "artifacts": artifacts.results,
+    "large": large.results,
+    "postgresql": postgresql.results,
+    "starting": starting.results,
+}
+
+
+def apart(name: str, quick: bool) -> Section:
+    """A section by its own process; one that fails says so on the page, and its figures are missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "section.json")
+        command = [sys.executable, __file__, name, str(output), *(["--quick"] if quick else [])]
+        done = subprocess.run(command, check=False)
+        if done.returncode:
+            return Section(title=name, lines=[f"Could not be measured: its process ended with {done.returncode}."])
+        return msgspec.json.decode(output.read_bytes(), type=Section)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_bytes(msgspec.json.encode(SECTIONS[sys.argv[1]]("--quick" in sys.argv)))
