@@ -5,6 +5,7 @@ The oracle has a model of its own and shares nothing with the stores it judges.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -199,5 +200,9 @@ def _leftovers(hf: Holdfast, seen: State) -> Iterator[str]:
 
 
 def _names(hf: Holdfast, kind: Kind) -> dict[str | int, str]:
-    """The sessions or agents that there are, by what tells them from others of that id."""
-    return {json.loads(row.body)["uid"]: str(row.key[0]) for row in hf._store.scan(Query(kind=kind))}
+    """The readable sessions or agents that there are, by what tells them from others of that id."""
+    names: dict[str | int, str] = {}
+    for row in hf._store.scan(Query(kind=kind)):
+        with contextlib.suppress(ValueError):
+            names[json.loads(row.body)["uid"]] = str(row.key[0])
+    return names
