@@ -245,7 +245,7 @@ def test_a_conversation_of_another_program_goes_on(hf: Holdfast, session: Holdfa
     kinds = [one.get("type", one.get("role")) for one in read(hf)]
     answers = ["function_call_output"] * 2
     assert kinds == ["user", "assistant", "function_call", "function_call", *answers]
-    assert len(run(session.get_items(limit=3))) == 3
+    assert [run(session.get_items(limit=n)) for n in (1, 3, 5)] == [read(hf)[-n:] for n in (1, 3, 5)]
     for _ in range(3):
         run(session.pop_item())
     assert [one.get("call_id") for one in read(hf)] == [None, None, "c1"]

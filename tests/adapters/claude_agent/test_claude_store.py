@@ -123,6 +123,14 @@ def test_lines_without_a_uuid_are_kept_each_time(store: HoldfastSessionStore) ->
     assert len(run(store.load(KEY)) or []) == 2
 
 
+def test_a_batch_that_is_tried_again_opens_no_branch(hf: Holdfast, store: HoldfastSessionStore) -> None:
+    batch = [line("u-1", None, "a"), {"type": "cost"}, line("a-1", "u-1", "b", "assistant")]
+    for _ in range(2):
+        run(store.append(KEY, batch))
+    assert (run(store.load(KEY)) or [])[:3] == batch
+    assert len(hf.sessions.tree(ID).branches) == 1
+
+
 @pytest.mark.parametrize("entries", ["text", [1], [{"type": "x", "value": object()}]])
 def test_what_is_no_line_is_refused(store: HoldfastSessionStore, entries: Any) -> None:
     with pytest.raises(InvalidInput, match="entr"):
