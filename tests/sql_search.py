@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -111,6 +112,21 @@ class SearchAtServer:
             assert found(hf, "hello") == ["hello 1"]
             assert self.indexed(store) == 0
 
+    def test_a_writer_at_the_end_of_a_log_keeps_nobody_from_indexing_it(self, hf: Holdfast, store: Store) -> None:
+        filled(hf, "s", "hello 1", "hello 2")
+        with self.holding(self.one_more(store)):
+            assert found(hf, "hello") == ["hello 1", "hello 2"]
+            assert self.indexed(store) == 2
+
+    def one_more(self, store: Store) -> str:
+        """A statement that adds a row behind the second message of the only log."""
+        ((history,),) = self.ask(f"SELECT history FROM {self.tables}branches WHERE space = {store.space}")
+        named = history.decode() if isinstance(history, bytes) else history
+        return (
+            f"INSERT INTO {self.tables}messages (space, history, branch, seq, id, n, link, digest, body)"
+            f" VALUES ({store.space}, '{named}', 1, 3, 'third', 3, '', 'x', '')"
+        )
+
     def test_a_fill_that_breaks_off_is_gone_on_with(self, hf: Holdfast) -> None:
         for n in range(3):
             filled(hf, f"s{n}", *(f"hello {n} {m}" for m in range(250)))
@@ -155,6 +171,22 @@ class SearchAtServer:
         filled(hf, "s", "!!!", "", "hello")
         hf.search("hello")
         assert (self.indexed(store), self.marks(store)) == (1, [(3,)])
+
+    def test_what_one_who_only_reads_has_not_indexed_is_found_beside_many_hits(self) -> None:
+        namespace, texts = new_namespace(), [f"hello {n}" for n in range(_sql_search.BEST + 50)]
+        with Holdfast(self.open(namespace)) as writer, Holdfast(self.open(namespace, read_only=True)) as reader:
+            filled(writer, "s", *texts)
+            writer.search("hello")
+            writer.sessions.append("s", Message.user("hello again"))
+            assert found(reader, "hello") == sorted([*texts, "hello again"])
+
+    def test_appends_that_contend_leave_the_index_as_it_is(self, hf: Holdfast, store: Store) -> None:
+        filled(hf, "s", "hello")
+        hf.search("hello")
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda n: hf.sessions.append("s", Message.user(f"hello {n}")), range(60)))
+        assert self.marks(store) == [(1,)]
+        assert len(found(hf, "hello")) == 61
 
     # what goes
 

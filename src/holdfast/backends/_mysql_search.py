@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.backends._mysql_connection import Connection
-from holdfast.backends._mysql_writes import BEGIN, COMMIT, portions, table
+from holdfast.backends._mysql_writes import BEGIN, COMMIT, one_of, portions, table
 from holdfast.backends._sql_reading import Rows
-from holdfast.backends._sql_search import Log, Looked, SqlSearch, Terms, firsts, is_in, row_of
+from holdfast.backends._sql_search import Log, Looked, SqlSearch, Terms, row_of
 from holdfast.backends._sql_terms import LENGTH
 from holdfast.errors import Busy
+from holdfast.kinds import MESSAGES
 from holdfast.matching import VERSION
 
 _LOG = "space INT NOT NULL, history VARBINARY(1400) NOT NULL, branch BIGINT NOT NULL"
@@ -32,24 +33,29 @@ TABLES = {
 }
 MOST_TIMES = 8  # that a term is noted: more would not change the order much
 
-_MESSAGES, _SEARCHES, _SEARCHED, _TEXTS = map(table, ("messages", "searches", "searched", "texts"))
+_MESSAGES, _BRANCHES = table("messages"), table("branches")
+_SEARCHES, _SEARCHED, _TEXTS = table("searches"), table("searched"), table("texts")
 # A server that leaves out words as short as a term cannot be asked.
 _USABLE = f"""
 @@innodb_ft_min_token_size <= {LENGTH}
 AND EXISTS (SELECT 1 FROM {_SEARCHES} WHERE space = {{space}} AND version = %s)"""
+# Every log of messages has a record of its branch; to group the messages a server may read all of them.
 _BEHIND = f"""
 SELECT history, branch, upto, (
     SELECT MIN(seq) FROM {_MESSAGES} m
     WHERE m.space = {{space}} AND m.history = ends.history AND m.branch = ends.branch AND m.seq > upto
 ), last FROM (
-    SELECT l.history, l.branch, IF({_USABLE}, COALESCE(s.upto, 0), 0) AS upto, last FROM (
-        SELECT history, branch, MAX(seq) AS last FROM {_MESSAGES} WHERE space = {{space}}{{among}}
-        GROUP BY history, branch
-    ) l LEFT JOIN {_SEARCHED} s ON s.space = {{space}} AND s.history = l.history AND s.branch = l.branch
+    SELECT t.history, t.branch, IF({_USABLE}, COALESCE(s.upto, 0), 0) AS upto, (
+        SELECT MAX(seq) FROM {_MESSAGES} m
+        WHERE m.space = {{space}} AND m.history = t.history AND m.branch = t.branch
+    ) AS last
+    FROM {_BRANCHES} t LEFT JOIN {_SEARCHED} s
+    ON s.space = {{space}} AND s.history = t.history AND s.branch = t.branch
+    WHERE t.space = {{space}}{{among}}
 ) ends WHERE last > upto"""
 _MATCH = "MATCH (terms) AGAINST (CONVERT(%s USING ascii) IN BOOLEAN MODE)"
 _BEST = f"""
-SELECT history, branch, seq, {_MATCH} AS score FROM {_TEXTS}
+SELECT history, branch, seq, {_MATCH} AS score FROM {_TEXTS} t
 WHERE {_MATCH} AND space = {{space}}{{among}} AND {_USABLE} ORDER BY score DESC{{limit}}"""
 _FIRST = f"INSERT IGNORE INTO {_SEARCHES} (space, version) VALUES ({{space}}, %s)"
 _VERSION = f"SELECT version FROM {_SEARCHES} WHERE space = {{space}}"
@@ -60,8 +66,9 @@ _ANEW = (
 )
 _RENEWED = f"UPDATE {_SEARCHES} SET version = %s WHERE space = {{space}}"
 _UPTO = f"SELECT history, branch, upto FROM {_SEARCHED} WHERE space = {{space}} AND ({{which}}) FOR UPDATE NOWAIT"
+# Each by its whole key: at the end of a range the server would also want the row behind it, which may be a writer's.
 _BODIES = f"""
-SELECT history, branch, seq, body FROM {_MESSAGES} FORCE INDEX (PRIMARY)
+SELECT history, branch, seq, body FROM {_MESSAGES} t FORCE INDEX (PRIMARY)
 WHERE space = {{space}} AND ({{which}}) FOR UPDATE NOWAIT"""
 _ADD = f"REPLACE INTO {_TEXTS} (space, history, branch, seq, terms) VALUES {{rows}}"
 _MARK = f"REPLACE INTO {_SEARCHED} (space, history, branch, upto) VALUES {{rows}}"
@@ -75,14 +82,12 @@ class MysqlSearch(SqlSearch[Connection]):
 
     def _look(self, con: Connection, asked: Sequence[str], owners: Sequence[str] | None, limit: int | None) -> Looked:
         query = f"(+{' +'.join(asked)}) {self._any_text}"
-        among, of = ("", ()) if owners is None else (f" AND history IN ({_marks(owners)})", tuple(owners))
+        among, of = ("", ()) if owners is None else (f" AND t.history IN ({_marks(owners)})", tuple(owners))
         bounded = "" if limit is None else f" LIMIT {int(limit)}"
         before = self._behind(con, among, of)
         found = self._ask(con, _BEST, query, query, *of, VERSION, among=among, limit=bounded)
         behind = _either(before, self._behind(con, among, of))
-        unseen = firsts(behind)
-        best = [row_of(history.decode(), *row) for history, *row in found]
-        return Looked(behind, [one for one in best if not is_in(one[0], unseen)])
+        return Looked(behind, [row_of(history.decode(), *row) for history, *row in found])
 
     def _behind(self, con: Connection, among: str, owners: Sequence[str]) -> list[Log]:
         found = self._ask(con, _BEHIND, VERSION, *owners, among=among)
@@ -117,8 +122,8 @@ class MysqlSearch(SqlSearch[Connection]):
         return [log for log in logs if present.get((log.history, log.branch), 0) == log.upto]
 
     def _add(self, con: Connection, logs: Sequence[Log]) -> None:
-        which = " OR ".join(["(history = %s AND branch = %s AND seq BETWEEN %s AND %s)"] * len(logs))
-        values = [value for log in logs for value in (log.history, log.branch, log.first, log.last)]
+        places = [(log.history, log.branch, seq) for log in logs for seq in range(log.first, log.last + 1)]
+        which, values = one_of(MESSAGES, places)
         bodies = self._ask(con, _BODIES, *values, which=which)
         texts = [(*place, _repeated(terms)) for *place, body in bodies if (terms := self._terms_of(body))]
         for some in portions(texts):

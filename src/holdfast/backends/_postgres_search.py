@@ -28,13 +28,14 @@ TABLES = {
     ),
 }
 # The row of `searched` goes first: whoever fills the same log holds it, and what it has added is then seen to go, too.
+# A row without a digest only kept a place free while a commit was made.
 FORGETTING = (
     "CREATE INDEX texts_by_terms ON {0}.texts USING gin (terms)",
     """
     CREATE OR REPLACE FUNCTION {0}.forget_texts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        DELETE FROM {0}.searched t USING (SELECT DISTINCT space, history, branch FROM gone) g
+        DELETE FROM {0}.searched t USING (SELECT DISTINCT space, history, branch FROM gone WHERE digest <> '') g
         WHERE (t.space, t.history, t.branch) = (g.space, g.history, g.branch);
-        DELETE FROM {0}.texts t USING (SELECT DISTINCT space, history, branch FROM gone) g
+        DELETE FROM {0}.texts t USING (SELECT DISTINCT space, history, branch FROM gone WHERE digest <> '') g
         WHERE (t.space, t.history, t.branch) = (g.space, g.history, g.branch);
         RETURN NULL;
     END $$""",
@@ -44,45 +45,32 @@ FORGETTING = (
     " FOR EACH STATEMENT EXECUTE FUNCTION {0}.forget_texts()",
 )
 
-# From each log to the next by the key, without reading what is in between.
-_ALL_LOGS = """
-    (SELECT history, branch FROM {0}.messages WHERE space = %(space)s ORDER BY history, branch LIMIT 1)
-    UNION ALL
-    SELECT n.history, n.branch FROM logs, LATERAL (
-        SELECT history, branch FROM {0}.messages
-        WHERE space = %(space)s AND (history, branch) > (logs.history, logs.branch)
-        ORDER BY history, branch LIMIT 1
-    ) n"""
-_LOGS_OF = """
-    SELECT n.history, n.branch FROM (SELECT DISTINCT unnest(%(owners)s::text[]) COLLATE "C" AS history) o, LATERAL (
-        SELECT history, branch FROM {0}.messages
-        WHERE space = %(space)s AND history = o.history ORDER BY branch LIMIT 1
-    ) n
-    UNION ALL
-    SELECT n.history, n.branch FROM logs, LATERAL (
-        SELECT history, branch FROM {0}.messages
-        WHERE space = %(space)s AND history = logs.history AND branch > logs.branch ORDER BY branch LIMIT 1
-    ) n"""
+# Every log of messages has a record of its branch. The rest is looked up log by log, each by a key: of a namespace that
+# is new the server believes that it has a single row, and would join whole tables by comparing each row with each.
 _BEHIND = """
-WITH RECURSIVE logs (history, branch) AS ({logs}), ends AS MATERIALIZED (
-    SELECT l.history, l.branch, coalesce(upto, 0) AS upto, (
-        SELECT seq FROM {{0}}.messages m
-        WHERE m.space = %(space)s AND m.history = l.history AND m.branch = l.branch ORDER BY seq DESC LIMIT 1
+WITH ends AS MATERIALIZED (
+    SELECT t.history, t.branch, coalesce((
+        SELECT upto FROM {0}.searched s WHERE s.space = %(space)s AND s.history = t.history AND s.branch = t.branch
+        AND EXISTS (SELECT FROM {0}.searches WHERE space = %(space)s AND version = %(version)s)
+    ), 0) AS upto, (
+        SELECT seq FROM {0}.messages m
+        WHERE m.space = %(space)s AND m.history = t.history AND m.branch = t.branch ORDER BY seq DESC LIMIT 1
     ) AS last
-    FROM logs l LEFT JOIN {{0}}.searched s
-    ON s.space = %(space)s AND s.history = l.history AND s.branch = l.branch
-    AND EXISTS (SELECT FROM {{0}}.searches WHERE space = %(space)s AND version = %(version)s)
+    FROM {0}.branches t WHERE true{among}
 )
 SELECT history, branch, upto, (
-    SELECT seq FROM {{0}}.messages m WHERE m.space = %(space)s
+    SELECT seq FROM {0}.messages m WHERE m.space = %(space)s
     AND m.history = ends.history AND m.branch = ends.branch AND seq > upto ORDER BY seq LIMIT 1
 ), last FROM ends WHERE last > upto"""
 _BEST = """
-SELECT history, branch, seq, ts_rank(terms, %(asked)s::tsquery, 1) FROM {0}.texts
-WHERE space = %(space)s AND terms @@ %(asked)s::tsquery{among}
+SELECT history, branch, seq, ts_rank(terms, %(asked)s::tsquery, 1) FROM {0}.texts t
+WHERE terms @@ %(asked)s::tsquery{among}
 AND EXISTS (SELECT FROM {0}.searches WHERE space = %(space)s AND version = %(version)s)
 ORDER BY 4 DESC, history, branch, seq LIMIT %(limit)s"""
-_AMONG = " AND history = ANY(%(owners)s::text[])"
+# The terms are those of one namespace already; a sum keeps the server from reading all of it by its key.
+_ALL = " AND t.space = %(space)s"
+_ANYWHERE = " AND t.space + 0 = %(space)s"
+_AMONG = " AND t.space = %(space)s AND t.history = ANY(%(owners)s::text[])"
 _GIVEN = "unnest(%(histories)s::text[], %(branches)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[])"
 _TURN = "SELECT set_config('lock_timeout', '{patience}ms', true)"
 _FIRST = "INSERT INTO {0}.searches VALUES (%(space)s, %(version)s) ON CONFLICT DO NOTHING"
@@ -93,13 +81,16 @@ _ANEW = (
     "UPDATE {0}.searches SET version = %(version)s WHERE space = %(space)s",
 )
 _UPTO = """
-SELECT t.history, t.branch, t.upto FROM {0}.searched t
-JOIN unnest(%(histories)s::text[], %(branches)s::bigint[]) g (history, branch)
-ON t.space = %(space)s AND t.history = g.history AND t.branch = g.branch FOR UPDATE OF t"""
+SELECT t.* FROM unnest(%(histories)s::text[], %(branches)s::bigint[]) g (history, branch), LATERAL (
+    SELECT history, branch, upto FROM {0}.searched s
+    WHERE s.space = %(space)s AND s.history = g.history AND s.branch = g.branch FOR UPDATE
+) t"""
 _BODIES = f"""
-SELECT m.history, m.branch, m.seq, m.body FROM {_GIVEN} g (history, branch, first, last)
-JOIN {{0}}.messages m ON m.space = %(space)s AND m.history = g.history AND m.branch = g.branch
-AND m.seq BETWEEN g.first AND g.last FOR SHARE OF m"""
+SELECT t.* FROM {_GIVEN} g (history, branch, first, last), LATERAL (
+    SELECT history, branch, seq, body FROM {{0}}.messages m
+    WHERE m.space = %(space)s AND m.history = g.history AND m.branch = g.branch
+    AND m.seq BETWEEN g.first AND g.last FOR SHARE
+) t"""
 _ADD = """
 INSERT INTO {0}.texts SELECT %(space)s, history, branch, seq, terms::tsvector
 FROM unnest(%(histories)s::text[], %(branches)s::bigint[], %(seqs)s::bigint[], %(terms)s::text[])
@@ -126,19 +117,16 @@ class PostgresSearch(SqlSearch[Connection]):
         cursor = con.execute(statement.format(self._schema).encode(), given, binary=True)
         return [] if cursor.description is None else cursor.fetchall()
 
-    def _behind(self, con: Connection, owners: Sequence[str] | None) -> list[Log]:
-        logs = _ALL_LOGS if owners is None else _LOGS_OF
-        found = self._ask(con, _BEHIND.format(logs=logs), owners=None if owners is None else list(owners))
-        return [Log(*row) for row in found]
-
     def _look(self, con: Connection, asked: Sequence[str], owners: Sequence[str] | None, limit: int | None) -> Looked:
         query = f"({' & '.join(asked)}) | {self._any_text}"
-        best = _BEST.replace("{among}", "" if owners is None else _AMONG)
+        of = None if owners is None else list(owners)
+        behind = _BEHIND.replace("{among}", _ALL if owners is None else _AMONG)
+        best = _BEST.replace("{among}", _ANYWHERE if owners is None else _AMONG)
         con.execute(SNAPSHOT)
-        behind = self._behind(con, owners)
-        found = self._ask(con, best, asked=query, owners=None if owners is None else list(owners), limit=limit)
+        logs = self._ask(con, behind, owners=of)
+        found = self._ask(con, best, asked=query, owners=of, limit=limit)
         con.execute("COMMIT")
-        return Looked(behind, [row_of(*row) for row in found])
+        return Looked([Log(*row) for row in logs], [row_of(*row) for row in found])
 
     def _take(self, con: Connection, logs: Sequence[Log]) -> None:
         with con.transaction():

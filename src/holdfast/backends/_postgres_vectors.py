@@ -67,9 +67,10 @@ SELECT 1 FROM there"""
 _NEAREST = f"""
 SELECT id, unit::real[], -product FROM (
     SELECT id, unit, unit OPERATOR({{1}}.<#>) %(unit)s::{{1}}.vector AS product FROM {{0}}.vectors
-    WHERE {_MINE} AND labels @> %(labels)s::text[] AND EXISTS ({_THERE})
+    WHERE {_MINE} AND EXISTS ({_THERE}){{carrying}}
     ORDER BY product LIMIT %(limit)s
 ) best"""
+_CARRYING = " AND labels @> %(labels)s::text[]"
 _IDS = f"SELECT id FROM {{0}}.vectors WHERE {_MINE} AND id > %(after)s ORDER BY id LIMIT {_PAGE}"
 _DELETE = f"DELETE FROM {{0}}.vectors WHERE {_MINE} AND id = ANY(%(ids)s::bytea[])"
 _SPACES = "SELECT name FROM {0}.vector_indexes WHERE space = %(space)s"
@@ -185,9 +186,10 @@ class PostgresIndex:
 
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
         unit = unit_of(vector)
+        statement = _NEAREST.replace("{carrying}", _CARRYING if labels else "")
 
         def propose(count: int) -> list[Proposal]:
-            rows = self._ask(_NEAREST, unit=_written(unit), labels=[*map(_label, labels)], limit=count)
+            rows = self._ask(statement, unit=_written(unit), labels=[*map(_label, labels)], limit=count)
             return [_scored(id.decode(), values, unit, said) for id, values, said in rows]
 
         found = nearest(propose, limit, self._dimension)

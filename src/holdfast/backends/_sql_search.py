@@ -30,7 +30,7 @@ C = TypeVar("C")
 Progress: TypeAlias = Callable[[int, int], None]
 Scored: TypeAlias = tuple[Key, float]
 Terms: TypeAlias = dict[str, list[int]]
-Firsts: TypeAlias = dict[tuple[str, int], int]
+Firsts: TypeAlias = dict[tuple[str, int], int]  # from where on each log is unseen
 
 BATCH = 500  # messages that one transaction indexes
 BEST = 200  # hits that are fetched at first; who wants more gets all
@@ -128,18 +128,19 @@ class SqlSearch(ABC, Generic[C]):
     # looking
 
     def _hits(self, looked: Looked, asked: Sequence[str], owners: Sequence[str] | None) -> Iterator[Hit]:
-        yield from self._records(looked.best)
+        unseen = {(log.history, log.branch): log.first for log in looked.behind}
+        yield from self._records([one for one in looked.best if not _is_in(one[0], unseen)])
         if len(looked.best) == BEST:
             again = self._store.at_server(lambda con: self._look(con, asked, owners, None))
-            known, unseen = {key for key, _ in looked.best}, firsts(looked.behind)
+            known = {key for key, _ in looked.best}
             yield from self._fallen_out(again.behind, known, unseen)
-            yield from self._records([one for one in again.best if one[0] not in known and not is_in(one[0], unseen)])
+            yield from self._records([one for one in again.best if one[0] not in known and not _is_in(one[0], unseen)])
 
     def _fallen_out(self, behind: Sequence[Log], known: set[Key], unseen: Firsts) -> Iterator[Hit]:
         """What has left the index since the first look, for the judge to look at as it is."""
         for log in behind:
             for record in self._store.scan(log.query()):
-                if is_in(record.key, unseen):
+                if _is_in(record.key, unseen):
                     break
                 if record.key not in known:
                     yield Hit(record, 0.0)
@@ -167,12 +168,7 @@ def _batch(left: deque[Log]) -> list[Log]:
     return batch
 
 
-def firsts(logs: Sequence[Log]) -> Firsts:
-    """Where each log begins to be unseen."""
-    return {(log.history, log.branch): log.first for log in logs}
-
-
-def is_in(key: Key, unseen: Firsts) -> bool:
+def _is_in(key: Key, unseen: Firsts) -> bool:
     """Whether a place is among what is unseen."""
     first = unseen.get((str(key[0]), int(key[1])))
     return first is not None and int(key[2]) >= first

@@ -53,11 +53,13 @@ class Waking:
             self._thread.start()
 
     def _run(self) -> None:
-        self._listen(self._hear, self._is_over)
-        with self._lock:
-            self._thread = None
-            if self._waiting:  # it has not ended because nobody waits
-                self._not_before = time.monotonic() + AGAIN_S
+        try:
+            self._listen(self._hear, self._is_over)
+        finally:
+            with self._lock:
+                self._thread = None
+                if self._waiting:  # it has not ended because nobody waits
+                    self._not_before = time.monotonic() + AGAIN_S
 
     def _hear(self, owner: str) -> None:
         with self._lock:
