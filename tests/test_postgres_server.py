@@ -211,7 +211,9 @@ def test_a_server_that_stops_answering_leaves_the_outcome_unknown(url: str) -> N
 # the address
 
 
-@pytest.mark.parametrize("options", ["schema=A-b", "schema=", "pool_size=0", "pool_size=many", "prepare=maybe"])
+@pytest.mark.parametrize(
+    "options", ["schema=A-b", "schema=", "pool_size=0", "pool_size=many", "prepare=maybe", "pgvector=1"]
+)
 def test_an_option_that_is_not_one_is_refused(url: str, options: str) -> None:
     with pytest.raises(InvalidInput):
         open_url(f"{url}?{options}")

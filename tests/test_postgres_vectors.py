@@ -162,6 +162,14 @@ def test_the_extension_is_found_in_whatever_schema_it_is(database: str) -> None:
         assert found(hf.embeddings.search(E2, limit=1)) == ["e2"]
 
 
+def test_the_address_may_leave_vectors_to_the_client(url: str) -> None:
+    store = open_url(f"{url}?pgvector=off", namespace=new_namespace())
+    assert store.vectors() is None
+    with Holdfast(store) as hf:
+        three(hf)
+        assert found(hf.embeddings.search(E1)) == ["e1", "e2", "e3"]
+
+
 def test_one_who_only_reads_compares_by_itself(url: str) -> None:
     namespace = new_namespace()
     with Holdfast(open_url(url, namespace=namespace)) as hf:

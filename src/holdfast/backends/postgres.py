@@ -97,9 +97,11 @@ class PostgresStore(SqlServerStore[Connection]):
         timeout: float = DEFAULT_TIMEOUT_S,
         pool_size: int = POOL_SIZE,
         prepare: bool = True,
+        pgvector: bool = True,
     ) -> None:
         self._schema = schema
         self._durability = durability
+        self._may_use_pgvector = pgvector and not read_only  # whoever searches an index also fills it
         making = partial(connect, conninfo, limit_s=timeout, prepare=prepare)
         pool: Pool[Connection] = Pool(making, rest=rest, close=Connection.close, size=pool_size)
         super().__init__(pool, read_only=read_only, timeout=timeout)
@@ -167,8 +169,9 @@ class PostgresStore(SqlServerStore[Connection]):
 
     def vectors(self) -> PostgresVectors | None:
         """The indexes of vectors in the same database; None without pgvector, or for one who only reads."""
-        # Whoever searches an index also fills it.
-        found = None if self._opened.read_only else self.at_server(lambda con: prepare_vectors(con, self._schema))
+        if not self._may_use_pgvector:
+            return None
+        found = self.at_server(lambda con: prepare_vectors(con, self._schema))
         return None if found is None else PostgresVectors(self, self._schema, found)
 
     def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
@@ -200,16 +203,20 @@ WHERE datname = current_database() AND checksum_failures > 0
 def open_url(url: str, **options: Any) -> PostgresStore:
     """The store that an address such as `postgresql://user@host/database` names.
 
-    Besides libpq's own parameters it may have `schema`, `pool_size` and `prepare` (off behind an old pooler).
+    Besides libpq's own parameters it may have `schema`, `pool_size`, `prepare` (off behind old poolers) and `pgvector`
+    (off to leave vectors to the client).
     """
     address, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True))
-    schema, size, prepare = given.pop("schema", "holdfast"), given.pop("pool_size", ""), given.pop("prepare", "on")
+    schema, size = given.pop("schema", "holdfast"), given.pop("pool_size", "")
+    switches = {name: given.pop(name, "on") for name in ("prepare", "pgvector")}
     if not re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema):
         raise InvalidInput(f"schema is a lower-case name of letters, digits and _, not {schema!r}")
     if not re.fullmatch("|[1-9][0-9]{0,3}", size):
         raise InvalidInput(f"pool_size is a number from 1 to 9999, not {size!r}")
-    if prepare not in ("on", "off"):
-        raise InvalidInput(f"prepare is on or off, not {prepare!r}")
+    for name, value in switches.items():
+        if value not in ("on", "off"):
+            raise InvalidInput(f"{name} is on or off, not {value!r}")
     conninfo = f"{address}?{urlencode(given, quote_via=quote)}" if given else address
-    return PostgresStore(conninfo, schema=schema, pool_size=int(size or POOL_SIZE), prepare=prepare == "on", **options)
+    chosen = {name: value == "on" for name, value in switches.items()}
+    return PostgresStore(conninfo, schema=schema, pool_size=int(size or POOL_SIZE), **chosen, **options)
