@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import CorruptData, Message, ToolCall
-from holdfast.adapters.templates import as_text, leave_out, put_back, settled, storable
+from holdfast.adapters._templates import as_text, leave_out, put_back, settled, storable
 from holdfast.model import Image, JsonPart
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -19,9 +19,9 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from holdfast.adapters.awaiting import Awaiting
-from holdfast.adapters.claude_entries import check_entries, entries_of
-from holdfast.adapters.claude_placing import Placing
+from holdfast.adapters._awaited import Awaited
+from holdfast.adapters._claude_entries import check_entries, entries_of
+from holdfast.adapters._claude_placing import Placing
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
 from holdfast.errors import AlreadyExists, InvalidInput
@@ -50,7 +50,7 @@ class HoldfastSessionStore:
     """
 
     def __init__(self, hf: Holdfast | AsyncHoldfast) -> None:
-        self._store = Awaiting(hf)
+        self._store = Awaited(hf)
         self._hf = self._store.hf
         self._placing = Placing(self._hf)
 

@@ -16,8 +16,8 @@ from agents.result import RunResultBase
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.adapters.awaiting import Awaiting
-from holdfast.adapters.openai_items import items_of, messages_of
+from holdfast.adapters._awaited import Awaited
+from holdfast.adapters._openai_items import items_of, messages_of
 from holdfast.aio import AsyncHoldfast
 from holdfast.appends import ROOT
 from holdfast.client import Holdfast
@@ -63,7 +63,7 @@ class HoldfastSession:
         )
         self._agent_id, self._user_id = agent_id, user_id
         self._given = hf
-        self._store = Awaiting(hf)
+        self._store = Awaited(hf)
         self._hf = self._store.hf
         self._popping = threading.Lock()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.adapters.templates import Load, as_text, leave_out, put_back, settled, storable
+from holdfast.adapters._templates import Load, as_text, leave_out, put_back, settled, storable
 from holdfast.errors import CorruptData, InvalidId, InvalidInput
 from holdfast.ids import check_id, new_id, now
 from holdfast.importers.claude_messages import messages_of, usage_of

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import codec
-from holdfast.adapters.templates import Load, as_text, leave_out, put_back, settled, storable
+from holdfast.adapters._templates import Load, as_text, leave_out, put_back, settled, storable
 from holdfast.errors import CorruptData, InvalidInput
 from holdfast.importers.contents import role_of
 from holdfast.importers.facts import fact

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.adapters.claude_entries import KEY, answer_of, is_spoken, messages_from, part_id, uuid_of
+from holdfast.adapters._claude_entries import KEY, answer_of, is_spoken, messages_from, part_id, uuid_of
 from holdfast.appends import ROOT
 from holdfast.client import Holdfast
 from holdfast.errors import AlreadyExists
