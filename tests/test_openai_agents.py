@@ -16,7 +16,7 @@ import pytest
 from agents import Agent, Runner, set_tracing_disabled
 from agents.memory import Session, SessionSettings
 from importing import IMPORTS
-from openai.types.responses import ResponseInputItemParam
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseInputItemParam, ResponseUsage
 from servers import shared
 from servers.postgres import start
 
@@ -313,6 +313,47 @@ def test_an_agent_remembers_counts_and_branches(hf: Holdfast, session: HoldfastS
     assert run(session.turns())[1].text == "When is high tide in Roscoff?"
     with pytest.raises(NotFound, match="turn 7"):
         run(session.branch_from(7))
+
+
+class Streaming(example.Scripted):
+    """The same model, whose answers come as a stream of one event."""
+
+    async def stream_response(self, *given: Any, **named: Any) -> Any:
+        answer = await self.get_response(*given, **named)
+        used = ResponseUsage(
+            input_tokens=answer.usage.input_tokens,
+            output_tokens=answer.usage.output_tokens,
+            total_tokens=answer.usage.total_tokens,
+            input_tokens_details=answer.usage.input_tokens_details,
+            output_tokens_details=answer.usage.output_tokens_details,
+        )
+        whole = Response(
+            id="resp_1",
+            created_at=0,
+            model="scripted",
+            object="response",
+            output=answer.output,
+            parallel_tool_calls=False,
+            tool_choice="auto",
+            tools=[],
+            usage=used,
+        )
+        yield ResponseCompletedEvent(response=whole, sequence_number=0, type="response.completed")
+
+
+def test_a_streamed_run_is_kept_and_counted_as_any_other(hf: Holdfast, session: HoldfastSession) -> None:
+    agent = Agent[Any](name="Harbour master", model=Streaming(), tools=[example.high_tide])
+
+    async def talk() -> None:
+        result = Runner.run_streamed(agent, "When is high tide in Brest?", session=session)
+        async for _ in result.stream_events():
+            pass
+        await session.store_run_usage(result)
+
+    set_tracing_disabled(True)
+    run(talk())
+    assert [one.role for one in hf.sessions.messages("harbour")] == ["user", "assistant", "tool", "assistant"]
+    assert run(session.turns())[0].usage.total == 240
 
 
 def test_a_fork_goes_its_own_way(hf: Holdfast, session: HoldfastSession) -> None:
