@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -22,7 +23,12 @@ from langgraph_twins import Twins
 import holdfast
 from holdfast import Holdfast
 from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.arrivals import Arrival
+from holdfast.contracts import Delete, Query
+from holdfast.cuts import take
 from holdfast.errors import InvalidId, InvalidInput
+from holdfast.kinds import MESSAGES
+from holdfast.shipments import Shipments
 
 T: Any = {"configurable": {"thread_id": "t"}}
 
@@ -326,6 +332,43 @@ def test_a_copy_of_messages_goes_on_by_itself(hf: Holdfast) -> None:
     assert [one.text for one in hf.sessions.messages("copy")][2:] == ["two", "answer to: two"]
     assert len(graph.get_state(other).values["messages"]) == 4
     assert graph.get_state(T).values == {}
+
+
+def test_a_thread_of_more_messages_than_one_commit_takes_is_put_whole(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _chain(Chat, chat=lambda _: {"messages": [AIMessage("done")]}).compile(checkpointer=saver)
+    graph.invoke({"messages": [HumanMessage(f"{n} " * 30, id=str(n)) for n in range(1_100)]}, T)
+    assert len(list(hf.sessions.messages("t"))) == 1_101
+    assert len(hf.sessions.tree("t").branches) == 1
+    saver.check("t")
+
+
+def test_a_thread_is_copied_with_its_store_while_it_goes_on(hf: Holdfast, tmp_path: Path) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke(_say("the first words of it " * 5), T)
+    paused = _chain(Chat, chat=_answer, ask=lambda _: interrupt("?")).compile(checkpointer=saver)
+    paused.invoke(_say("the second words of it " * 5), T)
+    with closing(take(hf._store)) as cut, holdfast.open(f"sqlite:///{tmp_path}/copy.db") as other:
+        expected = graph.get_state(T).values
+        graph.invoke(_say("the third words of it " * 5), T)
+        paused.invoke(Command(resume={"messages": [HumanMessage("the last words of it " * 5)]}), T)
+        arrival = Arrival(other._store, other._ground.sweeps, Shipments(None, None, None), 30)
+        arrival.begin(cut)
+        arrival.bring(cut)
+        arrival.publish(cut)
+        assert other.verify().ok
+        copied = HoldfastSaver(other)
+        assert _chain(Chat, chat=_answer).compile(checkpointer=copied).get_state(T).values == expected
+        assert all(one.pending_writes is not None for one in copied.list(T))
+
+
+def test_verify_names_a_checkpoint_whose_text_is_gone(hf: Holdfast) -> None:
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=HoldfastSaver(hf))
+    graph.invoke(_say("words that are stored once " * 5), T)
+    first = next(iter(hf._store.scan(Query(kind=MESSAGES))))
+    hf._store.commit([Delete(MESSAGES, first.key)])
+    assert "checkpoints" in {problem.kind for problem in hf.verify().problems}
 
 
 # deleting

@@ -13,7 +13,7 @@ from holdfast.commits import get
 from holdfast.contracts import Key, Query, Record, RecordStore
 from holdfast.filters import Filter
 from holdfast.history import Branch
-from holdfast.kinds import BRANCHES, HEADS, MESSAGES, SESSIONS, SWEEPS, Kind
+from holdfast.kinds import BRANCHES, CHECKPOINTS, HEADS, MESSAGES, SESSIONS, SWEEPS, Kind
 from holdfast.model import Value
 
 # Who says it (kind, key, digest): the link and the message id at the place, the uid of the session or agent without
@@ -40,6 +40,7 @@ class Claims:
         self._unsure: set[Key] = set()
         self._claims: dict[Key, Claim] = {}
         self._beside: dict[Key, list[Kind]] = {}
+        self._leads: dict[Key, Key] = {}  # from a message to a checkpoint that leaves its text out
 
     def _note(self, kind: Kind, key: Key, what: str) -> None:
         self._problems.append(Problem(kind=kind.name, key=key, what=what))
@@ -82,6 +83,10 @@ class Claims:
             record = get(self._store, kind, *key)
             if record is not None and get(self._store, MESSAGES, *key) is None and not self._is_going(key):
                 self._note(kind, key, "there is no message that it belongs to")
+        for message, checkpoint in self._leads.items():
+            gone = get(self._store, CHECKPOINTS, *checkpoint) is None or self._is_going(message)
+            if not gone and get(self._store, MESSAGES, *message) is None:
+                self._note(CHECKPOINTS, checkpoint, f"there is no message {message}, whose text it leaves out")
 
     def _is_going(self, key: Key) -> bool:
         """Whether a row is of a history that is being deleted, or copied and not yet anybody's."""

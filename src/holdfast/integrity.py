@@ -83,6 +83,7 @@ class _Checkpoint(Struct, frozen=True, gc=False):
     position: Position | None = None
     revision: int | None = None
     revision_link: bytes | None = None
+    texts: list[tuple[int, int, int, int] | str] = []
 
 
 class _Beside(Struct, frozen=True, gc=False):
@@ -204,6 +205,7 @@ class Verifier(Claims):
         at = stored.position
         if at is not None:
             self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.owner)
+            self._leads.update({(at.history, *one[:2]): record.key for one in stored.texts if not isinstance(one, str)})
         if stored.revision is not None:
             self._claim(record, (stored.owner, stored.revision), stored.revision_link or b"", None, stored.owner)
         expires = None if stored.expires_at is None else micros(stored.expires_at)
@@ -246,7 +248,7 @@ class Verifier(Claims):
         Most of a store is messages, so this loop calls little.
         """
         name, branch, expected, link = "", 0, 0, None
-        claims, beside = self._claims, self._beside
+        claims, beside, leads = self._claims, self._beside, self._leads
         for record in self._scan(Query(kind=MESSAGES)):
             self._checked += 1
             key, body, digest, (message_id, n, stored) = record.key, record.body, record.digest, record.fields
@@ -275,6 +277,8 @@ class Verifier(Claims):
                 self._met(claim, link, record)
             if beside:
                 beside.pop(key, None)
+            if leads:
+                leads.pop(key, None)
 
     def _first_link(self, key: Key) -> bytes | None:
         """What the first message of a branch follows; None if its branch cannot say."""

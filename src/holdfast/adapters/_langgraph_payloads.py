@@ -143,9 +143,19 @@ def cut(pieces: Iterable[bytes | int], texts: Sequence[tuple[bytes, int]]) -> li
     """The pieces with these texts taken out, each for its number."""
     found = list(pieces)
     for text, number in texts:
-        if len(text) >= SHORTEST:
+        if len(text) < SHORTEST:
+            continue
+        last = found[-1] if found else 0
+        if isinstance(last, bytes) and text in last:  # texts mostly come in the order in which they are mentioned
+            found[-1:] = _without(last, text, number)
+        else:
             found = [part for piece in found for part in _without(piece, text, number)]
     return found
+
+
+def mentions(packed: Packed, text: bytes) -> bool:
+    """Whether a value has a text in it."""
+    return any(isinstance(piece, bytes) and text in piece for piece in reversed(packed.pieces))
 
 
 def _without(piece: bytes | int, text: bytes, number: int) -> list[bytes | int]:

@@ -29,7 +29,7 @@ from holdfast.kinds import PENDING
 from holdfast.nouns import Ground
 from holdfast.pending_records import StoredPending, pending_record, read_pending
 
-from ._langgraph_payloads import SHORTEST, Packed, Payload, Writes, cut, from_text, to_text
+from ._langgraph_payloads import SHORTEST, Packed, Payload, Writes, cut, from_text, mentions, to_text
 from ._langgraph_payloads import Write as Written
 from ._langgraph_threads import MARK, Entry, entries, entry_at, entry_of, own_id
 from ._langgraph_transcripts import Known, Memory, Place, Telling, Told, common, extended, is_transcript, load
@@ -281,10 +281,10 @@ def lighten(
     kept = list(places)
     packed = [*payload.values.values(), *(one.value for one in payload.writes)]
     for text, place in texts:
-        if len(text) >= SHORTEST and any(isinstance(p, bytes) and text in p for one in packed for p in one.pieces):
-            kept.append(place)
-            number = len(kept) - 1
-            packed = [Packed(one.type, cut(one.pieces, [(text, number)])) for one in packed]
+        some = [n for n, one in enumerate(packed) if len(text) >= SHORTEST and mentions(one, text)]
+        for n in some:
+            packed[n] = Packed(packed[n].type, cut(packed[n].pieces, [(text, len(kept))]))
+        kept += [place] if some else []
     values = dict(zip(payload.values, packed, strict=False))
     rest = packed[len(values) :]
     writes = [replace(one, value=value) for one, value in zip(payload.writes, rest, strict=True)]

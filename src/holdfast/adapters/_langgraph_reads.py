@@ -22,7 +22,7 @@ from ._langgraph_payloads import Packed, filled, to_text
 from ._langgraph_payloads import Write as Written
 from ._langgraph_puts import merged, plain_metadata, written
 from ._langgraph_threads import MARK, Entry, entry_of, read_entry
-from ._langgraph_transcripts import Memory, load
+from ._langgraph_transcripts import Memory, Reel, load
 
 COUNTERS = "counters_since_delta_snapshot"  # in the metadata of every checkpoint of a thread with delta channels
 _BATCH = 200
@@ -37,11 +37,11 @@ class Reading:
         self._serde = serde
         self._memory = memory
 
-    def checkpoint(self, entry: Entry) -> dict[str, Any]:
-        """The checkpoint with all its values."""
+    def checkpoint(self, entry: Entry, reel: Reel | None = None) -> dict[str, Any]:
+        """The checkpoint with all its values; with a reel, its messages are those of the one before and some more."""
         payload = entry.payload
         rest = {} if payload.rest is None else self._value(payload.rest, [])
-        values = self.values(entry)
+        values = self.values(entry, reel)
         return {
             "v": payload.v,
             "id": entry.id,
@@ -61,12 +61,12 @@ class Reading:
         )
         return found or {}
 
-    def values(self, entry: Entry) -> dict[str, Any]:
+    def values(self, entry: Entry, reel: Reel | None = None) -> dict[str, Any]:
         """The value of each channel that has one, in the order of the channels' versions."""
         names = [name for name in entry.payload.versions if name == entry.payload.log or entry.holder(name) is not None]
         names += [name for name in entry.payload.values if name not in names]
         held = self._holders(entry)
-        return {name: self._channel(entry, name, held) for name in names}
+        return {name: self._channel(entry, name, held, reel) for name in names}
 
     def _holders(self, entry: Entry) -> dict[int, tuple[Entry, list[bytes]]]:
         """The checkpoints that hold values of this one, with the texts they leave out."""
@@ -75,9 +75,11 @@ class Reading:
         found = [one for one in [entry, *map(read_entry, rows)] if one is not None]
         return {one.stored.at: (one, texts_of(self._store, one.stored)) for one in found}
 
-    def _channel(self, entry: Entry, name: str, held: Mapping[int, tuple[Entry, list[bytes]]]) -> Any:
+    def _channel(
+        self, entry: Entry, name: str, held: Mapping[int, tuple[Entry, list[bytes]]], reel: Reel | None = None
+    ) -> Any:
         if name == entry.payload.log:
-            return self._transcript(entry)
+            return self._transcript(entry, reel)
         at = entry.holder(name)
         if at is None or at not in held or name not in held[at][0].payload.values:
             raise CorruptData(
@@ -86,11 +88,14 @@ class Reading:
         holder, texts = held[at]
         return self._value(holder.payload.values[name], texts)
 
-    def _transcript(self, entry: Entry) -> Any:
+    def _transcript(self, entry: Entry, reel: Reel | None) -> Any:
         if entry.stored.position is None:
             raise CorruptData(f"checkpoint {entry.id!r} does not say where its messages end")
-        messages, known = load(self._ground, entry.stored.position, self._serde)
-        self._memory.put(entry.stored.owner, entry.id, known)
+        if reel is not None:
+            messages = reel.to(entry.stored.position)
+        else:
+            messages, known = load(self._ground, entry.stored.position, self._serde)
+            self._memory.put(entry.stored.owner, entry.id, known)
         return _DeltaSnapshot(messages) if entry.payload.snapshot else messages
 
     def _value(self, packed: Packed, texts: Sequence[bytes]) -> Any:

@@ -7,10 +7,11 @@ common is not looked at again; a message that was replaced or removed makes a br
 from __future__ import annotations
 
 import copy
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -21,13 +22,14 @@ from holdfast import history
 from holdfast.appends import ROOT, Said, settle
 from holdfast.commits import commit
 from holdfast.contracts import MAX_BYTES, Reader, Write
-from holdfast.history import Pointer, Position, Seen
+from holdfast.history import Pointer, Position, Seen, Segment
 from holdfast.ids import new_id
 from holdfast.model import Message, Text
 from holdfast.nouns import Ground
 
 from ._langgraph_messages import heard, said
 
+T = TypeVar("T")
 State: TypeAlias = tuple[type, dict[str, Any], Any]
 Place: TypeAlias = tuple[int, int, int, int]
 Followed: TypeAlias = tuple[int, list[tuple[bytes, Place]]]
@@ -63,6 +65,7 @@ class Memory:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
         self._followed: OrderedDict[tuple[str, str], Followed] = OrderedDict()
+        self._one = threading.Lock()
 
     def get(self, owner: str, checkpoint_id: str) -> Known | None:
         """The messages of a checkpoint, if they are remembered."""
@@ -70,16 +73,13 @@ class Memory:
 
     def put(self, owner: str, checkpoint_id: str, known: Known) -> None:
         """Remember them, for as long as not too many others are."""
-        self._known[owner, checkpoint_id] = known
-        self._known.move_to_end((owner, checkpoint_id))
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        with self._one:
+            _remember(self._known, (owner, checkpoint_id), known)
 
     def follow(self, owner: str, checkpoint_id: str, at: int, texts: list[tuple[bytes, Place]]) -> None:
         """Remember that a checkpoint, kept under this stamp, has a successor, and the texts that came with that."""
-        self._followed[owner, checkpoint_id] = (at, texts)
-        while len(self._followed) > _REMEMBERED:
-            self._followed.popitem(last=False)
+        with self._one:
+            _remember(self._followed, (owner, checkpoint_id), (at, texts))
 
     def followed(self, owner: str, checkpoint_id: str) -> Followed | None:
         """The stamp of a checkpoint that is known to have a successor, and the texts that came with that."""
@@ -87,8 +87,16 @@ class Memory:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._known.clear()
-        self._followed.clear()
+        with self._one:
+            self._known.clear()
+            self._followed.clear()
+
+
+def _remember(kept: OrderedDict[tuple[str, str], T], key: tuple[str, str], value: T) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > _REMEMBERED:
+        kept.popitem(last=False)
 
 
 def is_transcript(value: object) -> bool:
@@ -98,11 +106,36 @@ def is_transcript(value: object) -> bool:
 
 def load(ground: Ground, at: Position, serde: SerializerProtocol) -> tuple[list[BaseMessage], Known]:
     """The messages up to a place, as LangChain knows them."""
-    store, blobs = ground.store, ground.blobs
-    runs = history.segments(store, at.history, at.branch, at.seq)
-    found = [one for run in runs for one in history.read(store, "", at.history, run)]
-    messages = [heard(one, serde, lambda digest: b"".join(blobs.get(digest)) if blobs else b"") for one in found]
+    runs = history.segments(ground.store, at.history, at.branch, at.seq)
+    found = [one for run in runs for one in history.read(ground.store, "", at.history, run)]
+    messages = _heard(ground, serde, found)
     return messages, Known([_kept(one) for one in messages], [one.id for one in found])
+
+
+def _heard(ground: Ground, serde: SerializerProtocol, found: Sequence[Message]) -> list[BaseMessage]:
+    blobs = ground.blobs
+    return [heard(one, serde, lambda digest: b"".join(blobs.get(digest)) if blobs else b"") for one in found]
+
+
+class Reel:
+    """The messages of one place after another, each read once while a branch goes on."""
+
+    def __init__(self, ground: Ground, serde: SerializerProtocol) -> None:
+        self._ground = ground
+        self._serde = serde
+        self._at: Position | None = None
+        self._messages: list[BaseMessage] = []
+
+    def to(self, at: Position) -> list[BaseMessage]:
+        """The messages up to a place."""
+        before, self._at = self._at, at
+        if before is None or (before.history, before.branch) != (at.history, at.branch) or before.seq > at.seq:
+            self._messages = load(self._ground, at, self._serde)[0]
+        else:
+            rest = Segment(branch=at.branch, low=before.seq + 1, high=at.seq, before_id=before.message_id)
+            found = list(history.read(self._ground.store, "", at.history, rest))
+            self._messages = self._messages + _heard(self._ground, self._serde, found)
+        return self._messages
 
 
 def _state(message: BaseMessage) -> State:
@@ -201,14 +234,13 @@ class Telling:
 
     def _said(self, reader: Reader, pointer: Pointer, rest: Sequence[BaseMessage]) -> list[Said]:
         """The messages as they are kept; one whose id the history has already gets another."""
-        fresh: list[Message] = []
+        fresh: dict[str, Message] = {}
         for message in rest:
             one = said(message, self._at, self._serde)
-            taken = any(one.id == other.id for other in fresh)
-            if taken or history.find(reader, pointer.history, one.id) is not None:
+            if one.id in fresh or history.find(reader, pointer.history, one.id) is not None:
                 one = said(message, self._at, self._serde, new_id())
-            fresh.append(one)
-        return self._ground.say(fresh)
+            fresh[one.id] = one
+        return self._ground.say([*fresh.values()])
 
     def _stand(self, reader: Reader, pointer: Pointer, behind: str) -> Pointer:
         """The head at the last of the messages."""

@@ -37,7 +37,7 @@ from ._langgraph_puts import Given, Putting, pack, put_writes
 from ._langgraph_reads import Reading
 from ._langgraph_store import HoldfastStore
 from ._langgraph_threads import Entry, Thread, ensure, entries, entry_of, latest, thread_of, threads
-from ._langgraph_transcripts import Memory
+from ._langgraph_transcripts import Memory, Reel
 
 __all__ = ["HoldfastSaver", "HoldfastStore"]
 
@@ -45,6 +45,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CHUNK = 20
+_TURNS = 64  # threads of LangGraph's that put at the same time, at most
 
 
 class HoldfastSaver(BaseCheckpointSaver[int]):
@@ -62,7 +63,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         self._hf = hf._noun if isinstance(hf, AsyncHoldfast) else hf
         self._agent_id = agent_id
         self._memory = Memory()
-        self._turns: dict[str, threading.Lock] = {}
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """The next number; in a thread brought over from a saver with versions in words, the next such word."""
@@ -190,7 +191,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     def _turn(self, thread: Thread) -> threading.Lock:
         """What keeps the puts of this process to one thread in their order."""
-        return self._turns.setdefault(thread.id, threading.Lock())
+        return self._turns[hash(thread.id) % _TURNS]
 
     # deleting and copying
 
@@ -244,12 +245,13 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         store, reading = self._hf._store, self._reading
         for thread, seen in list(self._sessions({"configurable": {"thread_id": source_thread_id}})):
             target = Thread(str(target_thread_id), thread.ns)
+            reel = Reel(self._hf._ground, self.serde)
             for entry in reversed(list(entries(store, seen.pointer.uid))):
-                self._copy(target, entry, reading)
+                self._copy(target, entry, reading, reel)
 
-    def _copy(self, target: Thread, entry: Entry, reading: Reading) -> None:
+    def _copy(self, target: Thread, entry: Entry, reading: Reading, reel: Reel) -> None:
         new = {name: version for name, version in entry.payload.versions.items() if name in entry.payload.values}
-        given = reading.checkpoint(entry)
+        given = reading.checkpoint(entry, reel)
         self.put(_config(target, entry.parent), given, reading.metadata(entry), new)  # type: ignore[arg-type]
         owner = history.must_see(self._hf._store, target.session_id).pointer.uid
         for write in reading.whole_writes(entry):
