@@ -15,6 +15,7 @@ from langchain_core.messages.chat import ChatMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
@@ -25,7 +26,7 @@ from holdfast import Holdfast
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.arrivals import Arrival
 from holdfast.contracts import Delete, Query
-from holdfast.cuts import take
+from holdfast.cuts import Cut, take
 from holdfast.errors import InvalidId, InvalidInput
 from holdfast.kinds import MESSAGES
 from holdfast.shipments import Shipments
@@ -135,11 +136,10 @@ def test_a_message_changed_in_place_is_not_taken_for_the_old_one(hf: Holdfast) -
         state["messages"][0].additional_kwargs["n"] = 1
         return {"messages": [AIMessage("done")]}
 
-    saver = Twins(hf)
-    graph = _chain(Chat, chat=_answer, shout=shout).compile(checkpointer=saver)
+    graph = _chain(Chat, chat=_answer, shout=shout).compile(checkpointer=HoldfastSaver(hf))
     graph.invoke(_say("first"), T, durability="sync")
     assert [one.text for one in hf.sessions.messages("t")] == ["changed", "answer to: first", "done"]
-    saver.check("t")
+    assert graph.get_state(T).values["messages"][0].additional_kwargs == {"n": 1}
 
 
 def test_a_channel_of_another_name_is_the_transcript_too(hf: Holdfast) -> None:
@@ -343,24 +343,46 @@ def test_a_thread_of_more_messages_than_one_commit_takes_is_put_whole(hf: Holdfa
     saver.check("t")
 
 
-def test_a_thread_is_copied_with_its_store_while_it_goes_on(hf: Holdfast, tmp_path: Path) -> None:
-    saver = HoldfastSaver(hf)
+class Cutting(HoldfastSaver):
+    """A saver at whose store somebody takes a copy just when an input was put, before the graph goes on."""
+
+    cut: Cut | None = None
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        done = super().put(config, checkpoint, metadata, new_versions)
+        if metadata["step"] == 2:
+            self.cut = take(self._hf._store)
+        return done
+
+
+def test_a_thread_is_copied_as_of_one_moment_while_it_goes_on(hf: Holdfast, tmp_path: Path) -> None:
+    saver = Cutting(hf)
     graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
-    graph.invoke(_say("the first words of it " * 5), T)
-    paused = _chain(Chat, chat=_answer, ask=lambda _: interrupt("?")).compile(checkpointer=saver)
-    paused.invoke(_say("the second words of it " * 5), T)
-    with closing(take(hf._store)) as cut, holdfast.open(f"sqlite:///{tmp_path}/copy.db") as other:
-        expected = graph.get_state(T).values
-        graph.invoke(_say("the third words of it " * 5), T)
-        paused.invoke(Command(resume={"messages": [HumanMessage("the last words of it " * 5)]}), T)
+    for text in ("the first words of it ", "the second words of it "):
+        graph.invoke(_say(text * 5), T, durability="sync")
+    assert saver.cut is not None
+    with closing(saver.cut) as cut, holdfast.open(f"sqlite:///{tmp_path}/copy.db") as other:
         arrival = Arrival(other._store, other._ground.sweeps, Shipments(None, None, None), 30)
         arrival.begin(cut)
         arrival.bring(cut)
         arrival.publish(cut)
         assert other.verify().ok
-        copied = HoldfastSaver(other)
-        assert _chain(Chat, chat=_answer).compile(checkpointer=copied).get_state(T).values == expected
-        assert all(one.pending_writes is not None for one in copied.list(T))
+        newest = next(iter(HoldfastSaver(other).list(T)))
+        assert newest.checkpoint["channel_values"]["__start__"]["messages"][0].content == "the second words of it " * 5
+        assert len(list(other.sessions.messages("t"))) == 2
+
+
+def test_special_writes_are_replaced_and_others_are_not(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _chain(Chat, chat=_answer).compile(checkpointer=saver)
+    graph.invoke(_say("hello"), T)
+    for config in [one.config for one in saver.list(T)]:  # one has no successor yet, others have
+        for n in (1, 2):
+            saver.put_writes(config, [("x", n), (ERROR, f"error {n}"), (INTERRUPT, f"stop {n}")], "task", "path")
+        found = saver.get_tuple(config)
+        assert found is not None
+        mine = {channel: value for task, channel, value in found.pending_writes or () if task == "task"}
+        assert mine == {"x": 1, ERROR: "error 2", INTERRUPT: "stop 2"}
 
 
 def test_verify_names_a_checkpoint_whose_text_is_gone(hf: Holdfast) -> None:
