@@ -11,15 +11,13 @@ from typing import Any
 from google.adk.events import Event
 from pydantic import BaseModel
 
-from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, note_of, pieces_of
+from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of
 from holdfast.errors import InvalidInput
-from holdfast.model import Audio, Code, File, Image, JsonPart, Media, Message, Text, ToolCall, Usage, Video
+from holdfast.model import Code, JsonPart, Media, Message, Text, ToolCall, Usage
 
 MARK = "adk"
 Fetch = Callable[[str], bytes]
 Json = dict[str, Any]
-
-_MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
 
 
 # from an event to messages
@@ -106,8 +104,8 @@ def _cut_inline(blob: Json, rest: Json, draft: Draft) -> bool:
     if "data" not in blob:
         return False
     other = _other(blob, "data", "mime_type")
-    media = _media(blob.get("mime_type"), data=urlsafe_b64decode(blob["data"]), name=blob.get("display_name"))
-    draft.put("inline", {**rest, "inline_data": other} if other else rest, media)
+    picture = media(blob.get("mime_type"), data=urlsafe_b64decode(blob["data"]), name=blob.get("display_name"))
+    draft.put("inline", {**rest, "inline_data": other} if other else rest, picture)
     return True
 
 
@@ -115,8 +113,8 @@ def _cut_file(file: Json, rest: Json, draft: Draft) -> bool:
     if "file_uri" not in file:
         return False
     other = _other(file, "file_uri", "mime_type")
-    media = _media(file.get("mime_type"), url=file["file_uri"], name=file.get("display_name"))
-    draft.put("file", {**rest, "file_data": other} if other else rest, media)
+    linked = media(file.get("mime_type"), url=file["file_uri"], name=file.get("display_name"))
+    draft.put("file", {**rest, "file_data": other} if other else rest, linked)
     return True
 
 
@@ -144,10 +142,6 @@ _CUTS: dict[str, Callable[[Any, Json, Draft], bool]] = {
 
 def _other(given: Json, *names: str) -> Json:
     return {name: value for name, value in given.items() if name not in names}
-
-
-def _media(mime_type: str | None, **fields: Any) -> Image | Audio | Video | File:
-    return _MEDIA.get((mime_type or "").partition("/")[0], File)(mime_type=mime_type, **fields)
 
 
 def _used(message: Message, said: Json, at: datetime) -> Message:

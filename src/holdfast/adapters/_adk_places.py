@@ -9,40 +9,28 @@ is of this agent and user.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from holdfast import codec, history
+from holdfast.adapters import _together
 from holdfast.adapters._adk_events import MARK
 from holdfast.adapters._groups import note_of
-from holdfast.adapters._together import begin, with_metadata
+from holdfast.adapters._together import Found, begin, every, with_metadata
 from holdfast.agent_records import read_present
 from holdfast.client import Holdfast
 from holdfast.commits import commit, get
 from holdfast.contracts import Reader, Write
-from holdfast.history import Seen
 from holdfast.ids import MAX_ID, check_id
-from holdfast.kinds import AGENTS, REVISIONS, SESSIONS
+from holdfast.kinds import AGENTS, REVISIONS
 from holdfast.model import Agent, Json, Message
-from holdfast.session_records import Stored, read_stored
 
 State = dict[str, Json]
 APP, USER, TEMP = "app:", "user:", "temp:"
 _PAGE = 500
-
-
-class Found(Struct, frozen=True):
-    """A session that is there: its head, its record, and what ADK's services have noted in it."""
-
-    seen: Seen
-    stored: Stored
-    note: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        return self.stored.id
 
 
 class Deltas(Struct, frozen=True):
@@ -97,23 +85,13 @@ def user_of(reader: Reader, app: str, user: str) -> Found | None:
 
 def look(reader: Reader, session_id: str) -> Found | None:
     """A session by its id in the store."""
-    seen = history.look_up(reader, check_id(session_id, "session id"))
-    record = None if seen is None else get(reader, SESSIONS, session_id)
-    if seen is None or record is None:
-        return None
-    stored = read_stored(record)
-    return Found(seen, stored, (stored.metadata or {}).get(MARK) or {})
+    return _together.look(reader, session_id, MARK)
 
 
 def sessions_of(hf: Holdfast, app: str, user: str | None) -> Iterator[str]:
     """The ids of an app's sessions, or of one user's, a user's own among them; the last changed first."""
-    cursor = None
-    while True:
-        page = hf.sessions.list(agent_id=app, user_id=user, limit=_PAGE, cursor=cursor)
-        yield from (session.id for session in page)
-        cursor = page.cursor
-        if cursor is None:
-            return
+    page = partial(hf.sessions.list, agent_id=app, user_id=user, limit=_PAGE)
+    return (session.id for session in every(lambda cursor: page(cursor=cursor)))
 
 
 def is_session(note: dict[str, Any]) -> bool:

@@ -15,8 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput
-from holdfast.model import Message, Part, Role, Text, ToolCall
+from holdfast.model import Audio, File, Image, Message, Part, Role, Text, ToolCall, Video
 
+_MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
 Piece = list[Any]  # as stored: what sort of part it was, and the rest of it that the message has no place for
 
 
@@ -27,6 +28,11 @@ def check_finite(value: object, what: str) -> None:
     if isinstance(value, dict | list | tuple | set):
         for inner in value.values() if isinstance(value, dict) else value:
             check_finite(inner, what)
+
+
+def media(mime_type: str | None, **fields: Any) -> Image | Audio | Video | File:
+    """The part for content of this type."""
+    return _MEDIA.get((mime_type or "").partition("/")[0], File)(mime_type=mime_type, **fields)
 
 
 class Draft(Struct):

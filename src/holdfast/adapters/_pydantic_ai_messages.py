@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
-from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, note_of, pieces_of
+from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of
 from holdfast.ids import now
 from holdfast.model import Audio, Code, File, Image, JsonPart, Media, Message, Part, Text, ToolCall, Usage, Video
 
@@ -28,7 +28,6 @@ _URLS: dict[str, type[Image | Audio | Video | File]] = {
     "video-url": Video,
     "document-url": File,
 }
-_BINARY: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
 _STYLES: dict[str, Json] = {  # how arguments may be written down, so that they are read as JSON and come back as text
     "spaced": {"ensure_ascii": False},
     "dense": {"ensure_ascii": False, "separators": (",", ":")},
@@ -135,9 +134,7 @@ def _item(item: str | Json, draft: Draft) -> None:
 
 
 def _binary(content: Json) -> Part:
-    mime_type = content["media_type"]
-    media = _BINARY.get(mime_type.partition("/")[0], File)
-    return media(data=urlsafe_b64decode(content["data"]), mime_type=mime_type)
+    return media(content["media_type"], data=urlsafe_b64decode(content["data"]))
 
 
 def _answer(parts: list[Json]) -> Draft:

@@ -1,17 +1,56 @@
-"""Writes of adapters that go into one commit with others: a session that begins, the metadata of one that is there."""
+"""What adapters do with sessions beyond the client: find one with a note in it, write it together with others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from holdfast import codec, history
 from holdfast.client import Holdfast
 from holdfast.commits import get
 from holdfast.contracts import Insert, Put, Reader, Write
+from holdfast.history import Seen
+from holdfast.ids import check_id
 from holdfast.kinds import SESSIONS
-from holdfast.model import Json
-from holdfast.session_records import check_readable, session_record, stored_record
+from holdfast.model import Json, Page
+from holdfast.session_records import Stored, check_readable, read_stored, session_record, stored_record
+
+T = TypeVar("T")
+
+
+class Found(Struct, frozen=True):
+    """A session that is there: its head, its record, and what an adapter has noted in its metadata."""
+
+    seen: Seen
+    stored: Stored
+    note: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.stored.id
+
+
+def look(reader: Reader, session_id: str, mark: str) -> Found | None:
+    """A session by its id, with the note under this mark; None if it is not there."""
+    seen = history.look_up(reader, check_id(session_id, "session id"))
+    record = None if seen is None else get(reader, SESSIONS, session_id)
+    if seen is None or record is None:
+        return None
+    stored = read_stored(record)
+    return Found(seen, stored, (stored.metadata or {}).get(mark) or {})
+
+
+def every(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    """What is on all pages, where `page` gives the one at a cursor."""
+    cursor = None
+    while True:
+        found = page(cursor)
+        yield from found
+        cursor = found.cursor
+        if cursor is None:
+            return
 
 
 def begin(hf: Holdfast, **fields: Any) -> list[Write]:

@@ -23,10 +23,10 @@ from holdfast.adapters import _adk_places as places
 from holdfast.adapters._adk_artifacts import HoldfastArtifactService
 from holdfast.adapters._adk_events import MARK, dumped, event_of, messages_of
 from holdfast.adapters._adk_memory import HoldfastMemoryService
-from holdfast.adapters._adk_places import Deltas, Found, State, deltas
+from holdfast.adapters._adk_places import Deltas, State, deltas
 from holdfast.adapters._awaited import Awaited
 from holdfast.adapters._groups import groups, last_groups
-from holdfast.adapters._together import begin
+from holdfast.adapters._together import Found, begin
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
 from holdfast.commits import commit

@@ -6,10 +6,10 @@ store = HoldfastConversationStore(hf)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
@@ -23,19 +23,18 @@ from holdfast import appends, codec, history
 from holdfast.adapters._awaited import Awaited
 from holdfast.adapters._groups import groups, last_groups
 from holdfast.adapters._pydantic_ai_messages import MARK, message_of, messages_of
-from holdfast.adapters._together import with_metadata
+from holdfast.adapters._together import Found, every, look, with_metadata
 from holdfast.aio import AsyncHoldfast
 from holdfast.appends import ROOT, Said
 from holdfast.client import Holdfast
-from holdfast.commits import commit, get
+from holdfast.commits import commit
 from holdfast.contracts import Insert, Put, Reader, Write
 from holdfast.errors import NotFound, Unsupported
 from holdfast.history import Pointer, Seen
 from holdfast.holds import check_free
 from holdfast.ids import check_id, moment
-from holdfast.kinds import SESSIONS
 from holdfast.model import Message, title_from
-from holdfast.session_records import Stored, check_readable, read_stored, stored_record
+from holdfast.session_records import Stored, check_readable, stored_record
 
 __all__ = ["HoldfastConversationStore"]
 
@@ -45,28 +44,17 @@ _REMEMBERED = 4096
 _PAGE = 200
 
 
-class Found(Struct, frozen=True):
-    """A conversation that is there: its head, its record, and what this adapter has noted in it."""
-
-    seen: Seen
-    stored: Stored
-    note: dict[str, Any]
-
-    @property
-    def revision(self) -> str:
-        """The token of the last save; another one if the head was moved since then by other means."""
-        link = self.seen.pointer.link.hex()
-        saved: str = self.note.get("record", {}).get("revision", "")
-        return saved if self.note.get("link") == link else f"{saved}@{link}"
-
-
 def _look(reader: Reader, conversation_id: str) -> Found | None:
-    seen = history.look_up(reader, check_id(conversation_id, "conversation id"))
-    record = None if seen is None else get(reader, SESSIONS, conversation_id)
-    if seen is None or record is None:
+    return look(reader, conversation_id, MARK)
+
+
+def _revision(found: Found | None) -> str | None:
+    """The token of the last save; another one if the head was moved since then by other means."""
+    if found is None:
         return None
-    stored = read_stored(record)
-    return Found(seen, stored, (stored.metadata or {}).get(MARK) or {})
+    link = found.seen.pointer.link.hex()
+    saved: str = found.note.get("record", {}).get("revision", "")
+    return saved if found.note.get("link") == link else f"{saved}@{link}"
 
 
 class HoldfastConversationStore(ConversationStore):
@@ -96,7 +84,7 @@ class HoldfastConversationStore(ConversationStore):
         pointer, saved = found.seen.pointer, dict(found.note.get("record", {}))
         if found.note.get("of", conversation_id) != conversation_id:  # a fork that was made by other means
             saved |= {"branches": [], "forked_from": found.note["of"], "forked_at": pointer.message_id}
-        own = {"conversation_id": conversation_id, "head_id": pointer.message_id, "revision": found.revision}
+        own = {"conversation_id": conversation_id, "head_id": pointer.message_id, "revision": _revision(found)}
         default = {"scope": pointer.user_id, "updated_at": moment(pointer.updated_at)}
         record = _RECORDS.validate_python({**default, **saved, **own})
         self._remember(conversation_id, pointer.message_id, *record.branches)
@@ -116,13 +104,8 @@ class HoldfastConversationStore(ConversationStore):
         return [*islice((record for record in records if record is not None), limit)]
 
     def _names(self, scope: str | None) -> Iterator[str]:
-        cursor = None
-        while True:
-            page = self._hf.sessions.list(tag=TAG, user_id=scope, limit=_PAGE, cursor=cursor)
-            yield from (session.id for session in page)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        page = partial(self._hf.sessions.list, tag=TAG, user_id=scope, limit=_PAGE)
+        return (session.id for session in every(lambda cursor: page(cursor=cursor)))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """One entry by its id; KeyError if there is none."""
@@ -181,7 +164,7 @@ class HoldfastConversationStore(ConversationStore):
 
         def place(reader: Reader) -> list[Write]:
             found = _look(reader, name)
-            if (None if found is None else found.revision) != expected:
+            if _revision(found) != expected:
                 raise ConversationConflict(name)
             try:
                 if found is not None:
@@ -262,7 +245,7 @@ class HoldfastConversationStore(ConversationStore):
     def _delete(self, name: str, expected: str) -> None:
         def place(reader: Reader) -> list[Write]:
             found = _look(reader, name)
-            if found is None or "deleted" in found.note or found.revision != expected:
+            if found is None or "deleted" in found.note or _revision(found) != expected:
                 raise ConversationConflict(name)
             metadata = {**(found.stored.metadata or {}), MARK: {**found.note, "deleted": True}}
             return with_metadata(reader, name, metadata)

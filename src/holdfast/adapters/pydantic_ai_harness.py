@@ -9,6 +9,7 @@ What happened step by step is the log of a second session.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -20,6 +21,7 @@ from holdfast.adapters._awaited import Awaited
 from holdfast.adapters._groups import groups, note_of
 from holdfast.adapters._pydantic_ai_messages import MARK as MESSAGE_MARK
 from holdfast.adapters._pydantic_ai_messages import message_of, messages_of
+from holdfast.adapters._together import every
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
 from holdfast.errors import AlreadyExists, NotFound
@@ -96,13 +98,8 @@ class HoldfastStepStore:
         return sorted(runs, key=lambda run: run.started_at)
 
     def _sessions(self) -> Iterator[Session]:
-        cursor = None
-        while True:
-            page = self._hf.sessions.list(tag=TAG, order="created", limit=_PAGE, cursor=cursor)
-            yield from page
-            cursor = page.cursor
-            if cursor is None:
-                return
+        page = partial(self._hf.sessions.list, tag=TAG, order="created", limit=_PAGE)
+        return every(lambda cursor: page(cursor=cursor))
 
     # the log: events and effects
 
@@ -184,13 +181,8 @@ class HoldfastStepStore:
 
     def _checkpoints(self, session_id: str) -> Iterator[Checkpoint]:
         """The checkpoints that are snapshots, newest first."""
-        cursor = None
-        while True:
-            page = self._hf.checkpoints.list(session_id=session_id, limit=_PAGE, cursor=cursor)
-            yield from (one for one in page if _about(one))
-            cursor = page.cursor
-            if cursor is None:
-                return
+        page = partial(self._hf.checkpoints.list, session_id=session_id, limit=_PAGE)
+        return filter(_about, every(lambda cursor: page(cursor=cursor)))
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         """The newest complete snapshot, or the newest of all; None if there is none."""
