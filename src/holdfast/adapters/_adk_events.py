@@ -11,7 +11,7 @@ from typing import Any
 from google.adk.events import Event
 from pydantic import BaseModel
 
-from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of
+from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of, reading
 from holdfast.errors import InvalidInput
 from holdfast.model import Code, JsonPart, Media, Message, Text, ToolCall, Usage
 
@@ -166,13 +166,14 @@ def _used(message: Message, said: Json, at: datetime) -> Message:
 
 def event_of(group: Sequence[Message], fetch: Fetch, author: str) -> Event:
     """The event that a group of messages is; a message that came another way is an event of the user or the author."""
-    last = group[-1]
-    noted = (note_of(last, MARK) or {}).get("event")
-    said: Json = dict(_plain(last, author) if noted is None else noted)
-    parts = [part for message in group for part in _parts(message, fetch)]
-    if parts:
-        said["content"] = {**said.get("content", {}), "parts": parts}
-    return Event.model_validate({**said, "id": last.id})
+    with reading(group, "an event of ADK"):
+        last = group[-1]
+        noted = (note_of(last, MARK) or {}).get("event")
+        said: Json = dict(_plain(last, author) if noted is None else noted)
+        parts = [part for message in group for part in _parts(message, fetch)]
+        if parts:
+            said["content"] = {**said.get("content", {}), "parts": parts}
+        return Event.model_validate({**said, "id": last.id})
 
 
 def _plain(message: Message, author: str) -> Json:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import CorruptData, InvalidInput
 from holdfast.model import Audio, File, Image, Message, Part, Role, Text, ToolCall, Video
 
 _MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
@@ -81,17 +82,17 @@ class Pieces:
     """What a message holds, handed out in the order in which a draft took it."""
 
     def __init__(self, message: Message) -> None:
-        self._content = iter(message.content)
-        self._calls = iter(message.tool_calls)
+        self._content = [*reversed(message.content)]
+        self._calls = [*reversed(message.tool_calls)]
         self._reasoning = message.reasoning or ""
 
     def part(self) -> Any:
         """The next part of the content."""
-        return next(self._content)
+        return self._content.pop()
 
     def call(self) -> ToolCall:
         """The next call."""
-        return next(self._calls)
+        return self._calls.pop()
 
     def thought(self, length: int) -> str:
         """The next so many characters of the reasoning."""
@@ -109,6 +110,15 @@ def grouped(drafts: Sequence[Draft], mark: str, item_id: str, note: dict[str, An
         said = None if message.metadata is None else {mark: message.metadata}
         made.append(replace(message, id=name, metadata=said, **fields))
     return made
+
+
+@contextmanager
+def reading(group: Sequence[Message], what: str) -> Iterator[None]:
+    """CorruptData where what messages say about the item they were does not make one."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError) as cause:
+        raise CorruptData(f"message {group[-1].id!r} does not read as {what}: {cause}") from cause
 
 
 def note_of(message: Message, mark: str) -> dict[str, Any] | None:

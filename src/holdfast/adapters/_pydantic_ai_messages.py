@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
-from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of
+from holdfast.adapters._groups import Draft, Pieces, check_finite, grouped, media, note_of, pieces_of, reading
 from holdfast.ids import now
 from holdfast.model import Audio, Code, File, Image, JsonPart, Media, Message, Part, Text, ToolCall, Usage, Video
 
@@ -182,11 +182,12 @@ def _read(text: str) -> tuple[str, Any]:
 
 def message_of(group: Sequence[Message], fetch: Fetch) -> ModelMessage:
     """The message that a group is; one that came another way is a prompt or an answer like any other."""
-    noted = (note_of(group[-1], MARK) or {}).get("message")
-    said: Json = dict(_plain(group[-1]) if noted is None else noted)
-    said["parts"] = [part for message in group for part in _parts(message, fetch)]
-    [read] = ModelMessagesTypeAdapter.validate_python([said])
-    return read
+    with reading(group, "a message of pydantic-ai"):
+        noted = (note_of(group[-1], MARK) or {}).get("message")
+        said: Json = dict(_plain(group[-1]) if noted is None else noted)
+        said["parts"] = [part for message in group for part in _parts(message, fetch)]
+        [read] = ModelMessagesTypeAdapter.validate_python([said])
+        return read
 
 
 def _plain(message: Message) -> Json:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast import Holdfast, Message, ToolCall
 from holdfast.adapters._adk_events import event_of, messages_of
 from holdfast.adapters.adk import HoldfastSessionService
-from holdfast.errors import InvalidInput
+from holdfast.errors import CorruptData, InvalidInput
 from holdfast.model import JsonPart
 
 pytest_plugins = ["adapter_stores"]
@@ -174,3 +174,18 @@ def test_messages_that_came_another_way_are_events() -> None:
 def test_a_time_that_is_none_is_refused(at: float) -> None:
     with pytest.raises(InvalidInput):
         messages_of(Event(author="user", timestamp=at))
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"event": 5},
+        {"event": {"timestamp": "never"}},
+        {"event": {}, "parts": [["text"], ["text"]]},
+        {"event": {}, "parts": [["no such sort"]]},
+        {"event": {}, "parts": 7},
+    ],
+)
+def test_a_note_that_makes_no_event_is_damage(note: dict[str, Any]) -> None:
+    with pytest.raises(CorruptData):
+        event_of([Message.user("Hello", metadata={"adk": note})], no_bytes, "app")

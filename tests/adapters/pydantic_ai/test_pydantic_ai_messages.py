@@ -35,7 +35,7 @@ from pydantic_ai.usage import RequestUsage
 
 from holdfast import Message, ToolCall
 from holdfast.adapters._pydantic_ai_messages import message_of, messages_of
-from holdfast.errors import InvalidInput
+from holdfast.errors import CorruptData, InvalidInput
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PICTURE = BinaryContent(data=b"\xff\xfe\x00", media_type="image/png")
@@ -142,3 +142,18 @@ def test_messages_that_came_another_way_are_prompts_and_answers() -> None:
 def test_what_json_cannot_say_is_refused() -> None:
     with pytest.raises(InvalidInput):
         messages_of(ModelRequest(parts=[ToolReturnPart("look", {"x": float("nan")}, "c")]), "e")
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        {"message": 5},
+        {"message": {"kind": "none"}},
+        {"message": {"kind": "request"}, "parts": [["user-prompt"], ["user-prompt"]]},
+        {"message": {"kind": "request"}, "parts": [["no such sort"]]},
+        {"message": {"kind": "request"}, "parts": [["item"]]},
+    ],
+)
+def test_a_note_that_makes_no_message_is_damage(note: dict[str, Any]) -> None:
+    with pytest.raises(CorruptData):
+        message_of([Message.user("Hello", metadata={"pydantic_ai": note})], no_bytes)
