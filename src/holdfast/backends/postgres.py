@@ -218,5 +218,6 @@ def open_url(url: str, **options: Any) -> PostgresStore:
         if value not in ("on", "off"):
             raise InvalidInput(f"{name} is on or off, not {value!r}")
     conninfo = f"{address}?{urlencode(given, quote_via=quote)}" if given else address
-    chosen = {name: value == "on" for name, value in switches.items()}
-    return PostgresStore(conninfo, schema=schema, pool_size=int(size or POOL_SIZE), **chosen, **options)
+    options |= {"schema": schema, "pool_size": int(size or POOL_SIZE)}
+    options |= {name: value == "on" for name, value in switches.items()}
+    return PostgresStore(conninfo, **options)
