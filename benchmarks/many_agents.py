@@ -18,7 +18,7 @@ import msgspec
 from append import opened
 from figures import Section, table
 from peers import PEERS
-from rounds import DISK, TEXT, burst, folder, quantile, settle
+from rounds import DISK, TEXT, burst, folder, quantile
 from syncs import counted
 
 import holdfast
@@ -130,7 +130,6 @@ def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:
     """Every round but the first; one that ends in an error counts as a rate of 0."""
     rates = {name: Rates() for name in ways}
     names = list(ways)
-    settle()
     for number in range(rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:

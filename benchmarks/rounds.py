@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import statistics
 import tempfile
@@ -75,15 +74,8 @@ def quantile(taken: list[float], part: float) -> float:
     return sorted(taken)[min(len(taken) - 1, int(len(taken) * part))]
 
 
-def settle() -> None:
-    """Before measuring: else the collector goes through all that peers have loaded, at the cost of who allocates."""
-    gc.collect()
-    gc.freeze()
-
-
 def interleaved(ways: Mapping[str, Burst], rounds: int, in_a_row: int = 10) -> dict[str, Taken]:
     """Every way in every round, each round beginning with another; one round before them is not counted."""
-    settle()
     taken = {name: Taken([], []) for name in ways}
     names = list(ways)
     for name in names:

@@ -1,4 +1,4 @@
-"""The sections, each run by a process of its own: what one has loaded slows no other, and one may fail alone.
+"""The sections, each run by a process of its own, so that one may fail alone.
 
 python benchmarks/sections.py NAME OUTPUT [--quick]
 """

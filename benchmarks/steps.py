@@ -19,7 +19,7 @@ import msgspec
 from figures import Section, shown, table
 from floors import BareRows, ByHand, connect
 from graphs import Graph
-from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds, settle
+from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds
 from syncs import counted
 
 import holdfast
@@ -88,7 +88,6 @@ def on_ram(section: Section, sizes: Sizes) -> None:
         }
         run = Run(at)
         plain = {OURS: step, HAND: hand.step, BARE: rows.step}
-        settle()
         for number in range(IN_A_ROW, sizes.marks[-1] + 1, IN_A_ROW):
             _some(run, plain, savers, number, sizes)
             if number == sizes.copying:
