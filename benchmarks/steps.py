@@ -98,7 +98,7 @@ def on_ram(section: Section, sizes: Sizes) -> None:
 def _some(
     run: Run, plain: dict[str, Callable[[], object]], savers: dict[str, Graph], number: int, sizes: Sizes
 ) -> None:
-    """A few steps in a row of every way, up to this one; what one leaves in the caches is charged to one step only."""
+    """A few steps in a row of every way, up to this one."""
     for name, step in plain.items():
         for _ in range(IN_A_ROW):
             run.step(name, step)
