@@ -113,6 +113,11 @@ def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
     return None if first is None else title_from(first.text)
 
 
+def goes_on(pointer: Pointer, said: Sequence[Said]) -> bool:
+    """Whether these can be placed behind the head as it was seen, without a look at anything else."""
+    return pointer.open and pointer.detached_by is None and wants_title(pointer, said) is None
+
+
 def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:
     """Place messages behind the head, on its own branch."""
     pointer = seen.pointer

@@ -136,6 +136,11 @@ def view(record: Record) -> Checkpoint:
         stored = read_stored(record)
     except (IntegrityError, CorruptData) as cause:
         return _damaged(record, str(cause))
+    return shown(stored, record)
+
+
+def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
+    """The same of one that is known to be sound."""
     head = None
     if stored.position is not None:
         at = stored.position

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace as with_changes
 
 from holdfast import appends, codec, history
@@ -123,10 +124,43 @@ class Keeping(Finding):
             gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
             return [*writes, *gone, Insert(record)]
 
-        commit(self._store, place)
+        hopeful = None if overwrite else self._hopeful(session_id, draft, said)
+        if hopeful is None:
+            commit(self._store, place)
+        else:
+            commit(self._store, place, hopeful.writes)
+            if not made:
+                self._ground.remember(hopeful.seen)
+                return hopeful.view()
         record, seen = made[-1]
         self._ground.remember(seen)
         return records.view(record)
+
+    def _hopeful(self, session_id: str, draft: StoredCheckpoint, said: list[appends.Said]) -> _Hopeful | None:
+        """What to write if the session stands where it was last seen, which the commit finds out; None if unseen.
+
+        Whoever makes a checkpoint moves the head, so that no other of this step can have come since.
+        """
+        seen = self._ground.heads.get(session_id)
+        if seen is None or not appends.goes_on(seen.pointer, said):
+            return None
+        if draft.step is not None and of_step(self._store, seen.pointer.uid, draft.step):
+            return None
+        parent_id = draft.parent_id or seen.pointer.checkpoint_id
+        at = self._stamps.next(after=seen.pointer.checkpointed_at)
+        pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+        seen, writes = self._behind(Seen(pointer, seen.digest, seen.later), said)
+        stored = _standing(draft, seen.pointer, at, parent_id)
+        record = records.checkpoint_record(stored)
+        return _Hopeful(stored, record, seen, [*writes, Insert(record)])
+
+    def _behind(self, seen: Seen, said: list[appends.Said]) -> tuple[Seen, list[Write]]:
+        """The head with what was said right behind it, and the writes for both."""
+        if said:
+            appended = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
+            return appended.seen, appended.writes
+        head = history.pointer_record(seen.pointer, seen.later)
+        return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
 
     def _repeated(
         self, reader: Reader, seen: Seen, rival: Record, draft: StoredCheckpoint, said: list[appends.Said]
@@ -153,8 +187,7 @@ class Keeping(Finding):
             appended = appends.settle(reader, seen, said, None, True, stamp)
             if appended.writes:
                 return appended.seen, appended.writes
-        head = history.pointer_record(seen.pointer, seen.later)
-        return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
+        return self._behind(seen, [])
 
     # of an agent
 
@@ -210,10 +243,29 @@ class Keeping(Finding):
 
 def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int) -> Record:
     """The record of a checkpoint of the session that stands here."""
-    stored = with_changes(
-        draft, owner=pointer.uid, at=at, agent_id=pointer.agent_id, position=history.position_of(pointer)
+    return records.checkpoint_record(_standing(draft, pointer, at, draft.parent_id))
+
+
+def _standing(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> StoredCheckpoint:
+    position = history.position_of(pointer)
+    return with_changes(
+        draft, owner=pointer.uid, at=at, agent_id=pointer.agent_id, parent_id=parent_id, position=position
     )
-    return records.checkpoint_record(stored)
+
+
+class _Hopeful(Struct, frozen=True, gc=False):
+    """A checkpoint that is made if its session has not moved."""
+
+    stored: StoredCheckpoint
+    record: Record
+    seen: Seen
+    writes: list[Write]
+
+    def view(self) -> Checkpoint:
+        """As its reader sees it; what is no JSON of the caller's surely reads back as it is."""
+        one = self.stored
+        plain = one.metadata is None and one.extra is None and not one.partial_results and not one.tool_calls
+        return records.shown(one, self.record) if plain else records.view(self.record)
 
 
 def after_checkpoint(instant: Instant, record: Record) -> Present:
@@ -231,10 +283,13 @@ def _rivals(reader: Reader, owner: str, draft: StoredCheckpoint) -> list[Record]
     found = records.find(reader, draft.id)
     rivals = [] if found is None else [found]
     if draft.step is not None:
-        step = (Filter("step", "=", draft.step),)
-        same_step = reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=step))
-        rivals += [one for one in same_step if found is None or one.key != found.key]
+        rivals += [one for one in of_step(reader, owner, draft.step) if found is None or one.key != found.key]
     return rivals
+
+
+def of_step(reader: Reader, owner: str, step: int) -> list[Record]:
+    """A session's checkpoints of this step."""
+    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=(Filter("step", "=", step),))))
 
 
 _OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")
@@ -269,7 +324,6 @@ def _check_draft(draft: StoredCheckpoint) -> None:
         codec.check_json(call.arguments, f"the arguments of tool call {call.id!r}")
     if draft.step is not None and (not isinstance(draft.step, int) or not 0 <= draft.step < 2**63):
         raise InvalidInput(f"step is a whole number from 0, not {draft.step!r}")
-    codec.encode_value(draft, StoredCheckpoint, "checkpoint")
 
 
 def _check_ttl(ttl: float | None) -> None:

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 from holdfast import checkpoint_records as records
 from holdfast import history
 from holdfast.checkpoint_records import StoredCheckpoint
-from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
-from holdfast.filters import Filter
+from holdfast.contracts import Delete, Insert, Put, Reader, Record, Write
 from holdfast.history import Seen
 from holdfast.ids import Stamps
-from holdfast.keeping import session_checkpoint
+from holdfast.keeping import of_step, session_checkpoint
 from holdfast.kinds import CHECKPOINTS
 from holdfast.model import Checkpoint
 from holdfast.retention import is_good
@@ -23,7 +22,7 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
     It takes the place of the run's unnamed one of the same step; a step that is somebody else's it goes without.
     """
     seen = history.must_see(reader, draft.session_id or "")
-    rivals = _of_step(reader, seen.pointer.uid, draft.step)
+    rivals = [] if draft.step is None else of_step(reader, seen.pointer.uid, draft.step)
     if not all(_is_own(records.view(rival), draft) for rival in rivals):
         draft, rivals = replace(draft, step=None), []
     at = stamps.next(after=seen.pointer.checkpointed_at)
@@ -38,12 +37,6 @@ def last_good(reader: Reader, owner: str, run_id: str) -> Checkpoint | None:
     """A run's newest checkpoint that neither failed nor is damaged, or None."""
     found = map(records.view, records.newest_first(reader, owner))
     return next((one for one in found if one.run_id == run_id and is_good(one)), None)
-
-
-def _of_step(reader: Reader, owner: str, step: int | None) -> list[Record]:
-    if step is None:
-        return []
-    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=(Filter("step", "=", step),))))
 
 
 def _is_own(rival: Checkpoint, draft: StoredCheckpoint) -> bool:

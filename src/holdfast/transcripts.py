@@ -100,14 +100,7 @@ class Transcripts(Noun):
         if self._ground.blobs is not None and appends.has_blobs(said, self._ground.inline_limit):
             return Moving(self._ground, session_id, said, parent, activate, None)
         made: appends.Appended | None = None
-        if (
-            seen is not None
-            and said
-            and parent is None
-            and seen.pointer.open
-            and seen.pointer.detached_by is None
-            and appends.wants_title(seen.pointer, said) is None
-        ):
+        if seen is not None and said and parent is None and appends.goes_on(seen.pointer, said):
             made = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
         return Appending(self._ground, session_id, said, parent, activate, made)
 
