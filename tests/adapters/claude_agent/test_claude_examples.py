@@ -81,7 +81,13 @@ def ran(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProc
     """Run an example to its end, and end the Claude Code that a killed one leaves behind, which would try again."""
     command = [sys.executable, program, "sqlite:///chat.db", *arguments]
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},  # a killed one leaves its scratch files
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     process.wait(timeout=240)
     with suppress(ProcessLookupError):
