@@ -9,7 +9,7 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.genai import types
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Holdfast, Message, ToolCall
@@ -64,6 +64,7 @@ def come_back(event: Event) -> Event:
     return event_of(messages_of(event), no_bytes, "app")
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(PARTS), max_size=6) | st.none(),
     st.sampled_from(["user", "agent"]),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     AudioUrl,
@@ -87,12 +87,14 @@ def check(message: ModelMessage) -> None:
     assert message_of(made, no_bytes) == as_pydantic_ai_keeps_it(message)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PROMPTS), max_size=5), st.none() | st.just("Be kind"))
 def test_a_request_of_any_parts_comes_back_as_it_was(parts: list[Any], instructions: str | None) -> None:
     check(ModelRequest(parts=parts, instructions=instructions, timestamp=AT, run_id="r", metadata={"a": None}))
     check(ModelRequest(parts=parts, instructions=instructions))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(ANSWERS), max_size=6))
 def test_a_response_of_any_parts_comes_back_as_it_was(parts: list[Any]) -> None:
     usage = RequestUsage(input_tokens=10, cache_read_tokens=4, output_tokens=3, details={"d": 1})
