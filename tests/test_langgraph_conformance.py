@@ -34,6 +34,10 @@ def test_every_capability_holds_on_sqlite(tmp_path: Path) -> None:
     _every_capability_holds(f"sqlite:///{tmp_path}/graphs.db")
 
 
+def test_every_capability_holds_in_files(tmp_path: Path) -> None:
+    _every_capability_holds(f"file:///{tmp_path}/graphs")
+
+
 def test_every_capability_holds_in_memory() -> None:
     _every_capability_holds("memory:")
 

@@ -6,7 +6,6 @@ messages have.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,18 +20,17 @@ from holdfast import history
 from holdfast.appends import ROOT
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import commit
-from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
+from holdfast.contracts import Delete, Insert, Put, Query, Reader, Write
 from holdfast.errors import Conflict
 from holdfast.history import Seen
 from holdfast.ids import check_id
 from holdfast.kinds import PENDING
 from holdfast.nouns import Ground
-from holdfast.pending_records import StoredPending, pending_record, read_pending
 
-from ._langgraph_payloads import SHORTEST, Packed, Payload, Writes, cut, from_text, mentions, to_text
-from ._langgraph_payloads import Write as Written
+from ._langgraph_payloads import Packed, Payload, to_text
 from ._langgraph_threads import MARK, Entry, entries, entry_at, entry_of, own_id
 from ._langgraph_transcripts import Known, Memory, Place, Telling, Told, common, extended, is_transcript, load
+from ._langgraph_writes import lighten, make_whole, written
 
 _ASIDE = {"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
 
@@ -77,35 +75,42 @@ class Putting:
 
     def run(self, seen: Seen) -> None:
         """Commit it to the session with this head."""
-        session_id, owner = seen.pointer.session_id, seen.pointer.uid
+        owner = seen.pointer.uid
         parent = self._parent(owner)
         log = _log(self._given, parent) if self._plain else None
-        payload = self._payload(parent, log)
-        known = self._known(seen, parent) if log is None or log.messages is not None else Known([], [])
-        count, telling = 0, None
-        if log is not None and log.messages is not None:
-            count = common(log.messages, known)
-            behind = known.ids[count - 1] if count else ROOT
-            telling = Telling(self._ground, self._serde, log.messages[count:], behind, self._moment())
-            telling.send_ahead(session_id)
+        messages = None if log is None else log.messages
+        known = Known([], []) if log is not None and messages is None else self._known(seen, parent)
+        count = 0 if messages is None else common(messages, known)
+        telling = None
+        if messages is not None:
+            telling = self._telling(messages[count:], known.ids[count - 1] if count else ROOT)
+            telling.send_ahead(seen.pointer.session_id)
+        told = self._commit(seen, self._payload(parent, log), parent, telling)
+        if parent is not None:
+            self._memory.follow(owner, parent.id, parent.stored.at, told.texts)
+            if log is not None and messages is None:
+                known = self._memory.get(owner, parent.id) or known
+        if messages is not None:
+            known = extended(known, count, messages, told.ids)
+        if log is None or messages is not None or known.states:
+            self._memory.put(owner, self._given.id, known)
+
+    def _telling(self, messages: Sequence[Any], behind: str) -> Telling:
+        return Telling(self._ground, self._serde, messages, behind, self._moment())
+
+    def _commit(self, seen: Seen, payload: Payload, parent: Entry | None, telling: Telling | None) -> Told:
+        session_id, owner = seen.pointer.session_id, seen.pointer.uid
         told: list[Told] = []
 
         def place(reader: Reader) -> list[Write]:
-            seen = history.must_see(reader, session_id)
-            if seen.pointer.uid != owner:
+            now_seen = history.must_see(reader, session_id)
+            if now_seen.pointer.uid != owner:
                 raise Conflict(f"thread {session_id!r} was deleted meanwhile; put the checkpoint again")
-            return self._place(reader, seen, payload, parent, telling, told)
+            return self._place(reader, now_seen, payload, parent, telling, told)
 
         commit(self._ground.store, place)
         self._ground.remember(told[-1].seen)
-        if parent is not None:
-            self._memory.follow(owner, parent.id, parent.stored.at, told[-1].texts)
-        if telling is not None and log is not None and log.messages is not None:
-            known = extended(known, count, log.messages, told[-1].ids)
-        elif log is not None and parent is not None:
-            known = self._memory.get(owner, parent.id) or known
-        if log is None or log.messages is not None or known.states:
-            self._memory.put(owner, self._given.id, known)
+        return told[-1]
 
     def _moment(self) -> datetime:
         try:
@@ -227,7 +232,7 @@ class Putting:
     ) -> Told:
         if telling is None and payload.log is not None and parent is not None:
             assert parent.stored.position is not None
-            telling = Telling(self._ground, self._serde, [], parent.stored.position.message_id or ROOT, self._moment())
+            telling = self._telling([], parent.stored.position.message_id or ROOT)
         if telling is None:
             now_seen, writes = history.move(seen, seen.pointer)
             return Told(now_seen, writes, [], [])
@@ -272,76 +277,3 @@ def plain_metadata(name: str) -> dict[str, Any] | None:
     """The metadata that most checkpoints of this name have."""
     source, _, step = name.partition(" ")
     return {"source": source, "step": int(step), "parents": {}} if step.removeprefix("-").isdigit() else None
-
-
-def lighten(
-    payload: Payload, places: Sequence[Place | str], texts: Sequence[tuple[bytes, Place]]
-) -> tuple[Payload, list[Place | str]]:
-    """The payload without these texts, and where all those stand that it leaves out."""
-    kept = list(places)
-    packed = [*payload.values.values(), *(one.value for one in payload.writes)]
-    for text, place in texts:
-        some = [n for n, one in enumerate(packed) if len(text) >= SHORTEST and mentions(one, text)]
-        for n in some:
-            packed[n] = Packed(packed[n].type, cut(packed[n].pieces, [(text, len(kept))]))
-        kept += [place] if some else []
-    values = dict(zip(payload.values, packed, strict=False))
-    rest = packed[len(values) :]
-    writes = [replace(one, value=value) for one, value in zip(payload.writes, rest, strict=True)]
-    return replace(payload, values=values, writes=writes), kept
-
-
-def make_whole(
-    reader: Reader, owner: str, at: int, new: Sequence[Written], texts: Sequence[tuple[bytes, Place]]
-) -> list[Write]:
-    """The write that adds what tasks have written to a checkpoint, and leaves out texts that messages have."""
-    entry = entry_at(reader, owner, at)
-    if entry is None:
-        return []
-    payload = replace(entry.payload, writes=merged(entry.payload.writes, new))
-    payload, places = lighten(payload, entry.stored.texts, texts)
-    if payload == entry.payload:
-        return []
-    stored = replace(entry.stored, extra={MARK: to_text(payload)}, texts=places)
-    return [Put(records.checkpoint_record(stored), entry.record.digest)]
-
-
-# what tasks write
-
-
-def written(pending: Sequence[Record]) -> list[Written]:
-    """What is pending at a checkpoint."""
-    return [one for record in pending for one in from_text(read_pending(record).said, Writes, "pending").writes]
-
-
-def merged(there: Sequence[Written], new: Sequence[Written]) -> list[Written]:
-    """All writes of a step in order; of two in one place the first stays, but special ones are replaced."""
-    found = {(one.task, one.n): one for one in there}
-    for one in new:
-        if one.n < 0 or (one.task, one.n) not in found:
-            found[one.task, one.n] = one
-    return sorted(found.values(), key=Written.order)
-
-
-def put_writes(ground: Ground, memory: Memory, owner: str, checkpoint_id: str, new: Sequence[Written]) -> None:
-    """Commit what a task has written; if the next checkpoint was faster, where it would have moved it."""
-    if not new:
-        return
-    followed = memory.followed(owner, checkpoint_id)
-    if followed is not None:
-        at, texts = followed
-        commit(ground.store, lambda reader: make_whole(reader, owner, at, new, texts))
-        return
-    # A number, since a key has room for two texts; tasks that should ever share one stay apart by their ids.
-    task = int.from_bytes(hashlib.sha256(new[0].task.encode()).digest()[:8]) >> 1
-
-    def place(reader: Reader) -> list[Write]:
-        (present,) = reader.get(PENDING, [(owner, checkpoint_id, task)])
-        there = [] if present is None else written([present])
-        said = to_text(Writes(merged(there, new)))
-        record = pending_record(StoredPending(owner=owner, checkpoint=checkpoint_id, task=task, said=said))
-        if present is None:
-            return [Insert(record)]
-        return [] if present.digest == record.digest else [Put(record, present.digest)]
-
-    commit(ground.store, place)

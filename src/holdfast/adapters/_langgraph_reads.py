@@ -20,9 +20,10 @@ from holdfast.nouns import Ground
 
 from ._langgraph_payloads import Packed, filled, to_text
 from ._langgraph_payloads import Write as Written
-from ._langgraph_puts import merged, plain_metadata, written
+from ._langgraph_puts import plain_metadata
 from ._langgraph_threads import MARK, Entry, entry_of, read_entry
 from ._langgraph_transcripts import Memory, Reel, load
+from ._langgraph_writes import merged, written
 
 COUNTERS = "counters_since_delta_snapshot"  # in the metadata of every checkpoint of a thread with delta channels
 _BATCH = 200
