@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import random
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -411,6 +412,24 @@ def test_what_the_kept_checkpoints_need_stays_when_others_go(hf: Holdfast) -> No
     assert graph.get_state(T).values == expected
     assert expected["plan"] == "a long plan " * 20
     assert hf.verify().ok
+
+
+def test_a_value_moves_once_when_the_run_that_set_it_is_deleted(hf: Holdfast) -> None:
+    class State(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        plan: bytes
+
+    saver = HoldfastSaver(hf)
+    graph = _chain(State, chat=_answer).compile(checkpointer=saver)
+    plan = random.Random(1).randbytes(50_000)
+    for n in range(6):
+        config: Any = {**T, "metadata": {"run_id": str(n)}}
+        graph.invoke(_say(str(n)) if n else {**_say("0"), "plan": plan}, config)
+    saver.delete_for_runs(["0"])
+    assert {one.checkpoint["channel_values"]["plan"] for one in saver.list(T)} == {plan}
+    assert hf.stats().bytes < 2 * len(plan)
+    saver.delete_for_runs(["1", "3"])
+    assert {one.checkpoint["channel_values"]["plan"] for one in saver.list(T)} == {plan}
 
 
 def test_a_run_is_deleted_with_its_checkpoints_only(hf: Holdfast) -> None:

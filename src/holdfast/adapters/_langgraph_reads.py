@@ -169,28 +169,36 @@ class Reading:
         return needed
 
     def delete(self, kept: Sequence[Entry], gone: Sequence[Entry], commit: Callable[[Sequence[Write]], object]) -> None:
-        """Remove some checkpoints of a session; what the others refer to moves to them first."""
-        stamps = {one.stored.at: one for one in gone}
-        moved = [Put(self._taken_in(one, stamps), one.record.digest) for one in kept if _refers(one, stamps)]
+        """Remove some checkpoints of a session; a value that others name moves to the oldest of these first."""
+        leaving = {one.stored.at: one for one in gone}
+        holders: dict[tuple[str, int], int] = {}
+        ordered = sorted(kept, key=lambda one: one.stored.at)
+        moved = [_taken_in(one, leaving, holders) for one in ordered if _refers(one, leaving)]
         doomed: list[Write] = [Delete(CHECKPOINTS, one.record.key) for one in gone]
         doomed += [Delete(PENDING, (one.stored.owner, one.id)) for one in gone]
         for writes in (moved, doomed):
             for start in range(0, len(writes), _BATCH):
                 commit(writes[start : start + _BATCH])
 
-    def _taken_in(self, entry: Entry, gone: Mapping[int, Entry]) -> Any:
-        """The record of a checkpoint with the values that others held for it until now."""
-        values, held, texts = dict(entry.payload.values), dict(entry.payload.held), list(entry.stored.texts)
-        for name, at in entry.payload.held.items():
-            if at in gone and name in gone[at].payload.values:
-                packed = gone[at].payload.values[name]
-                offset = len(texts)
-                pieces = [piece if isinstance(piece, bytes) else piece + offset for piece in packed.pieces]
-                texts += gone[at].stored.texts
-                values[name] = Packed(packed.type, pieces)
-                del held[name]
-        payload = replace(entry.payload, values=values, held=held)
-        return records.checkpoint_record(replace(entry.stored, extra={MARK: to_text(payload)}, texts=texts))
+
+def _taken_in(entry: Entry, leaving: Mapping[int, Entry], holders: dict[tuple[str, int], int]) -> Write:
+    """A checkpoint that holds what it named in those that leave, or names who holds it now."""
+    values, held, texts = dict(entry.payload.values), dict(entry.payload.held), list(entry.stored.texts)
+    for name, at in entry.payload.held.items():
+        if at not in leaving or name not in leaving[at].payload.values:
+            continue
+        holder = holders.setdefault((name, at), entry.stored.at)
+        if holder != entry.stored.at:
+            held[name] = holder
+            continue
+        packed, before = leaving[at].payload.values[name], len(texts)
+        pieces = [piece if isinstance(piece, bytes) else piece + before for piece in packed.pieces]
+        texts += leaving[at].stored.texts
+        values[name] = Packed(packed.type, pieces)
+        del held[name]
+    payload = replace(entry.payload, values=values, held=held)
+    stored = replace(entry.stored, extra={MARK: to_text(payload)}, texts=texts)
+    return Put(records.checkpoint_record(stored), entry.record.digest)
 
 
 def has_value(entry: Entry, name: str) -> bool:
