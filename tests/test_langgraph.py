@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.chat import ChatMessage
 from langgraph.channels.delta import DeltaChannel
@@ -19,11 +21,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, Overwrite, Send, interrupt
 from langgraph_twins import Twins
 
 import holdfast
 from holdfast import Holdfast
+from holdfast.adapters._langgraph_lists import segments
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.arrivals import Arrival
 from holdfast.contracts import Delete, Query
@@ -154,6 +157,75 @@ def test_a_channel_of_another_name_is_the_transcript_too(hf: Holdfast) -> None:
     graph.invoke({"talk": [HumanMessage("again")], "notes": ["b"]}, T)
     assert [one.text for one in hf.sessions.messages("t")] == ["hello", "hi", "again", "hi"]
     saver.check("t")
+
+
+# other lists that grow
+
+
+class Notes(TypedDict):
+    notes: Annotated[list[Any], operator.add]
+
+
+def _notes(saver: HoldfastSaver) -> Any:
+    def add(state: Notes) -> Any:
+        return {"notes": [f"note {len(state['notes'])} " * 10, None, b""]}
+
+    return _chain(Notes, add=add).compile(checkpointer=saver)
+
+
+def test_a_list_that_grows_is_stored_as_it_grows(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _notes(saver)
+    words = random.Random(3)
+    for n in range(60):
+        graph.invoke({"notes": [f"turn {n} {words.randbytes(400).hex()}"]}, T)
+    notes = _notes(HoldfastSaver(hf)).get_state(T).values["notes"]
+    turns = [one for one in notes if one and one.startswith("turn")]
+    assert [one.split()[1] for one in turns] == [str(n) for n in range(60)]
+    assert hf.stats().bytes < 6 * sum(map(len, turns))  # with whole lists at every step it would be 60 times
+
+
+def test_a_list_may_change_anywhere(hf: Holdfast) -> None:
+    saver = Twins(hf)
+    graph = _notes(saver)
+    for n in range(12):
+        graph.invoke({"notes": [f"turn {n} " * 10]}, T)
+    past = list(graph.get_state_history(T))
+    for one in past[3::7]:
+        graph.invoke({"notes": ["another way " * 10]}, one.config)
+    graph.update_state(T, {"notes": Overwrite(["short " * 50])})
+    graph.update_state(T, {"notes": Overwrite([*past[10].values["notes"][:7], "new " * 30])})
+    graph.invoke({"notes": ["more " * 20]}, T)
+    assert saver.check("t") > 40
+
+
+def test_lists_outlive_the_checkpoints_that_added_to_them(hf: Holdfast) -> None:
+    saver = HoldfastSaver(hf)
+    graph = _notes(saver)
+    for n in range(12):
+        graph.invoke({"notes": [f"turn {n} " * 10]}, {**T, "metadata": {"run_id": str(n)}})
+    expected: dict[str, Any] = {one.checkpoint["id"]: one.checkpoint for one in saver.list(T)}
+    saver.delete_for_runs(["0", "1", "5", "9"])
+    left = list(HoldfastSaver(hf).list(T))
+    assert len(left) == 24
+    assert all(one.checkpoint == expected[one.checkpoint["id"]] for one in left)
+    saver.prune(["t"])
+    assert [one.checkpoint for one in saver.list(T)] == [expected[max(expected)]]
+    assert hf.verify().ok
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60))
+def test_segments_make_up_the_list_whatever_is_done_to_it(steps: list[tuple[int, int]]) -> None:
+    begins: list[int] = []
+    length = 0
+    for kept_share, added in steps:
+        same = kept_share * length // 40
+        kept, first = segments(begins, length, same, same + added)
+        begins, length = (kept if first is None else [*kept, first]), same + added
+        assert begins == sorted(set(begins))
+        assert not length or begins[0] == 0
+        assert all(begin < length for begin in begins)
+        assert len(begins) < 8 * 8
 
 
 # what LangGraph can do

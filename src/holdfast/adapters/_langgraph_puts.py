@@ -27,11 +27,15 @@ from holdfast.ids import check_id
 from holdfast.kinds import PENDING
 from holdfast.nouns import Ground
 
+from ._langgraph_lists import common as common_items
+from ._langgraph_lists import encoded, load_list, segments
+from ._langgraph_lists import name_of as name_of_segment
 from ._langgraph_payloads import Packed, Payload, to_text
 from ._langgraph_threads import MARK, Entry, entries, entry_at, entry_of, own_id
 from ._langgraph_transcripts import Known, Memory, Place, Telling, Told, common, extended, is_transcript, load
 from ._langgraph_writes import lighten, make_whole, written
 
+_SHORT_LIST = 200  # bytes of a list that is not worth segments
 _ASIDE = {"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
 
 
@@ -57,6 +61,24 @@ class Log(Struct, frozen=True):
     messages: list[Any] | None
 
 
+class Held(Struct, frozen=True):
+    """The values that a checkpoint holds, who holds the others, and where the segments of lists begin."""
+
+    values: dict[str, Packed]
+    held: dict[str, int]
+    lists: dict[str, list[int]]
+
+    def inherit(self, name: str, parent: Entry) -> None:
+        """Name whoever held a value for the checkpoint before."""
+        at = parent.holder(name)
+        if at is not None:
+            self.held[name] = at
+        elif name in parent.payload.lists:
+            self.lists[name] = parent.payload.lists[name]
+            for begin in parent.payload.lists[name]:
+                self.inherit(name_of_segment(name, begin), parent)
+
+
 def pack(serde: SerializerProtocol, value: object) -> Packed:
     """A value as LangGraph encodes it."""
     kind, body = serde.dumps_typed(value)
@@ -64,18 +86,22 @@ def pack(serde: SerializerProtocol, value: object) -> Packed:
 
 
 class Putting:
-    """One checkpoint on its way into a session."""
+    """One checkpoint on its way into the session with this head."""
 
-    def __init__(self, ground: Ground, serde: SerializerProtocol, memory: Memory, given: Given, plain: bool) -> None:
+    def __init__(
+        self, ground: Ground, serde: SerializerProtocol, memory: Memory, given: Given, seen: Seen, plain: bool
+    ) -> None:
         self._ground = ground
+        self._seen = seen
+        self._owner = seen.pointer.uid
         self._serde = serde
         self._memory = memory
         self._given = given
         self._plain = plain
 
-    def run(self, seen: Seen) -> None:
-        """Commit it to the session with this head."""
-        owner = seen.pointer.uid
+    def run(self) -> None:
+        """Commit it."""
+        seen, owner = self._seen, self._owner
         parent = self._parent(owner)
         log = _log(self._given, parent) if self._plain else None
         messages = None if log is None else log.messages
@@ -134,7 +160,7 @@ class Putting:
 
     def _payload(self, parent: Entry | None, log: Log | None) -> Payload:
         given, checkpoint = self._given, self._given.checkpoint
-        values, held = self._values(parent, None if log is None else log.channel)
+        held = self._hold(parent, None if log is None else log.channel)
         rest = {name: value for name, value in checkpoint.items() if name not in _ASIDE}
         return Payload(
             v=checkpoint["v"],
@@ -142,8 +168,9 @@ class Putting:
             seen={node: dict(versions) for node, versions in checkpoint["versions_seen"].items()},
             ts=None if self._moment().isoformat() == checkpoint["ts"] else str(checkpoint["ts"]),
             metadata=None if plain_metadata(name_of(given.metadata)) == given.metadata else self._pack(given.metadata),
-            values=values,
-            held=held,
+            values=held.values,
+            held=held.held,
+            lists=held.lists,
             log=None if log is None else log.channel,
             snapshot=log is not None and log.snapshot,
             updated=checkpoint.get("updated_channels"),
@@ -153,25 +180,43 @@ class Putting:
     def _pack(self, value: Mapping[str, Any]) -> Packed:
         return pack(self._serde, dict(value))
 
-    def _values(self, parent: Entry | None, log: str | None) -> tuple[dict[str, Packed], dict[str, int]]:
+    def _hold(self, parent: Entry | None, log: str | None) -> Held:
         """The values to be held here, and where those are that have not changed."""
-        given, values = self._given.checkpoint["channel_values"], dict[str, Packed]()
-        held: dict[str, int] = {}
+        given, held = self._given.checkpoint["channel_values"], Held({}, {}, {})
         for channel in [*given, *(name for name in self._given.checkpoint["channel_versions"] if name not in given)]:
             if channel == log:
                 continue
-            if self._has_stayed(channel, parent):
-                assert parent is not None
-                at = parent.holder(channel)
-                if at is not None:
-                    held[channel] = at
-                    continue
-            if channel in given:
-                values[channel] = pack(self._serde, given[channel])
-        return values, held
+            if parent is not None and parent.has(channel) and _has_stayed(self._given, channel, parent):
+                held.inherit(channel, parent)
+            elif channel in given and self._plain and type(given[channel]) is list:
+                self._hold_list(held, channel, given[channel], parent)
+            elif channel in given:
+                held.values[channel] = pack(self._serde, given[channel])
+        return held
 
-    def _has_stayed(self, channel: str, parent: Entry | None) -> bool:
-        return _has_stayed(self._given, channel, parent)
+    def _hold_list(self, held: Held, channel: str, value: list[Any], parent: Entry | None) -> None:
+        """Hold what is new in a list, and name those that hold the rest; a short one is held like other values."""
+        items = encoded(self._serde, value)
+        if sum(map(len, items)) < _SHORT_LIST:
+            held.values[channel] = pack(self._serde, value)
+            return
+        before = self._items(parent, channel)
+        begins = [] if parent is None else parent.payload.lists.get(channel, [])
+        kept, first = segments(begins, len(before), common_items(items, before), len(items))
+        for begin in kept:
+            assert parent is not None
+            held.inherit(name_of_segment(channel, begin), parent)
+        if first is not None:
+            held.values[name_of_segment(channel, first)] = pack(self._serde, value[first:])
+        held.lists[channel] = kept if first is None else [*kept, first]
+        self._memory.put_items(self._owner, self._given.id, channel, items)
+
+    def _items(self, parent: Entry | None, channel: str) -> Sequence[bytes]:
+        """The items of a list at the checkpoint before, as LangGraph encodes each."""
+        if parent is None or channel not in parent.payload.lists:
+            return []
+        known = self._memory.items(self._owner, parent.id, channel)
+        return known or encoded(self._serde, load_list(self._ground.store, self._serde, parent, channel))
 
     # the commit
 

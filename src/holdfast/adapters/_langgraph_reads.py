@@ -18,6 +18,7 @@ from holdfast.errors import CorruptData
 from holdfast.kinds import CHECKPOINTS, PENDING
 from holdfast.nouns import Ground
 
+from ._langgraph_lists import is_segment, load_list
 from ._langgraph_payloads import Packed, filled, to_text
 from ._langgraph_payloads import Write as Written
 from ._langgraph_puts import plain_metadata
@@ -64,8 +65,9 @@ class Reading:
 
     def values(self, entry: Entry, reel: Reel | None = None) -> dict[str, Any]:
         """The value of each channel that has one, in the order of the channels' versions."""
-        names = [name for name in entry.payload.versions if name == entry.payload.log or entry.holder(name) is not None]
-        names += [name for name in entry.payload.values if name not in names]
+        names = [name for name in entry.payload.versions if entry.has(name)]
+        others = [*entry.payload.lists, *(name for name in entry.payload.values if not is_segment(name))]
+        names += [name for name in others if name not in names]
         held = self._holders(entry)
         return {name: self._channel(entry, name, held, reel) for name in names}
 
@@ -81,6 +83,8 @@ class Reading:
     ) -> Any:
         if name == entry.payload.log:
             return self._transcript(entry, reel)
+        if name in entry.payload.lists:
+            return load_list(self._store, self._serde, entry, name)
         at = entry.holder(name)
         if at is None or at not in held or name not in held[at][0].payload.values:
             raise CorruptData(
@@ -139,7 +143,7 @@ class Reading:
         return found
 
     def _some(self, entry: Entry, names: Iterable[str]) -> dict[str, Any]:
-        there = [name for name in names if has_value(entry, name)]
+        there = [name for name in names if entry.has(name)]
         held = self._holders(entry) if there else {}
         return {name: self._channel(entry, name, held) for name in there}
 
@@ -159,13 +163,13 @@ class Reading:
     def needed(self, entry: Entry) -> set[str]:
         """The ids of the ancestors without which delta channels of a checkpoint could not be rebuilt."""
         counters = self.metadata(entry).get(COUNTERS) or {}
-        missing = {name for name in counters if name in entry.payload.versions and not has_value(entry, name)}
+        missing = {name for name in counters if name in entry.payload.versions and not entry.has(name)}
         needed: set[str] = set()
         for one in self.ancestors(entry):
             if not missing:
                 break
             needed.add(one.id)
-            missing = {name for name in missing if not has_value(one, name)}
+            missing = {name for name in missing if not one.has(name)}
         return needed
 
     def delete(self, kept: Sequence[Entry], gone: Sequence[Entry], commit: Callable[[Sequence[Write]], object]) -> None:
@@ -199,11 +203,6 @@ def _taken_in(entry: Entry, leaving: Mapping[int, Entry], holders: dict[tuple[st
     payload = replace(entry.payload, values=values, held=held)
     stored = replace(entry.stored, extra={MARK: to_text(payload)}, texts=texts)
     return Put(records.checkpoint_record(stored), entry.record.digest)
-
-
-def has_value(entry: Entry, name: str) -> bool:
-    """Whether a channel's value is stored for a checkpoint."""
-    return name == entry.payload.log or entry.holder(name) is not None
 
 
 def _refers(entry: Entry, gone: Mapping[int, Entry]) -> bool:

@@ -66,6 +66,10 @@ class Entry(Struct, frozen=True):
         """LangGraph's id of the one before."""
         return self.payload.parent or self.stored.parent_id
 
+    def has(self, channel: str) -> bool:
+        """Whether a channel has a value."""
+        return channel == self.payload.log or channel in self.payload.lists or self.holder(channel) is not None
+
     def holder(self, channel: str) -> int | None:
         """Under which stamp the checkpoint is kept that holds a channel's value; None if it has none."""
         return self.stored.at if channel in self.payload.values else self.payload.held.get(channel)

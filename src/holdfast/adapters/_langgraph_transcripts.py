@@ -29,6 +29,7 @@ from holdfast.nouns import Ground
 
 from ._langgraph_messages import heard, said
 
+K = TypeVar("K")
 T = TypeVar("T")
 State: TypeAlias = tuple[type, dict[str, Any], Any]
 Place: TypeAlias = tuple[int, int, int, int]
@@ -65,6 +66,7 @@ class Memory:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
         self._followed: OrderedDict[tuple[str, str], Followed] = OrderedDict()
+        self._items: OrderedDict[tuple[str, ...], list[bytes]] = OrderedDict()
         self._one = threading.Lock()
 
     def get(self, owner: str, checkpoint_id: str) -> Known | None:
@@ -75,6 +77,15 @@ class Memory:
         """Remember them, for as long as not too many others are."""
         with self._one:
             _remember(self._known, (owner, checkpoint_id), known)
+
+    def items(self, owner: str, checkpoint_id: str, channel: str) -> list[bytes] | None:
+        """The items of a list at a checkpoint, if they are remembered."""
+        return self._items.get((owner, checkpoint_id, channel))
+
+    def put_items(self, owner: str, checkpoint_id: str, channel: str, items: list[bytes]) -> None:
+        """Remember them."""
+        with self._one:
+            _remember(self._items, (owner, checkpoint_id, channel), items)
 
     def follow(self, owner: str, checkpoint_id: str, at: int, texts: list[tuple[bytes, Place]]) -> None:
         """Remember that a checkpoint, kept under this stamp, has a successor, and the texts that came with that."""
@@ -90,9 +101,10 @@ class Memory:
         with self._one:
             self._known.clear()
             self._followed.clear()
+            self._items.clear()
 
 
-def _remember(kept: OrderedDict[tuple[str, str], T], key: tuple[str, str], value: T) -> None:
+def _remember(kept: OrderedDict[K, T], key: K, value: T) -> None:
     kept[key] = value
     kept.move_to_end(key)
     while len(kept) > _REMEMBERED:

@@ -170,7 +170,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         plain = isinstance(self.serde, JsonPlusSerializer)  # another encoding may be there to hide the text
         with self._hf._within(None), self._turn(thread):
             seen = ensure(self._hf, thread, self._agent_id)
-            Putting(self._hf._ground, self.serde, self._memory, given, plain).run(seen)
+            Putting(self._hf._ground, self.serde, self._memory, given, seen, plain).run()
         return _config(thread, given.id)
 
     def put_writes(
