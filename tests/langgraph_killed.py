@@ -58,14 +58,16 @@ class Journal(HoldfastSaver):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._one = threading.Lock()
 
-    def _note(self, what: Any) -> None:
-        _, body = self.serde.dumps_typed(what)
+    def _note(self, what: Any) -> Any:
+        """Write it down, and return it as it was at that moment: reducers give messages their ids meanwhile."""
+        kind, body = self.serde.dumps_typed(what)
         os.write(self._file, len(body).to_bytes(4) + body)
+        return self.serde.loads_typed((kind, body))
 
     def _noted(self, name: str, call: Any, given: tuple[Any, ...]) -> Any:
         with self._one:
-            self._note((name, *given))
-            result = call(*given)
+            _, *noted = self._note((name, *given))
+            result = call(*noted)
             self._note(("done",))
         return result
 
