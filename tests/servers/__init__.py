@@ -24,6 +24,7 @@ import pytest
 FOLDER = "HOLDFAST_TEST_SERVERS"
 READY_S = 60.0
 STOP_S = 20.0
+INSTALL_S = 300
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +102,20 @@ def _stop(pid: int) -> None:
             os.kill(pid, 0)
             time.sleep(0.05)
         os.kill(pid, signal.SIGKILL)
+
+
+def system_program(name: str, package: str) -> str:
+    """A program of the system's own, installed if it is missing and that can be done."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    found = shutil.which(name, path=path)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        command = ["apt-get", "install", "--yes", "--no-install-recommends", package]
+        quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(command, env=quietly, capture_output=True, timeout=INSTALL_S, check=False)
+        found = shutil.which(name, path=path)
+    if found is None:
+        raise Missing(f"there is no {name}; install {package}, or give an address in the environment")
+    return found
 
 
 def free_port(below: int = 55_535) -> int:

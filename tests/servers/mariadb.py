@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 
-from servers import Missing, Server, free_port, listens, spawn, wait_until
+from servers import Missing, Server, free_port, listens, spawn, system_program, wait_until
 
 USER = "mysql"  # whom the package makes, for its server to run as
 SETTINGS = (
@@ -24,8 +24,6 @@ SETTINGS = (
 
 def start(folder: Path, *, settings: tuple[str, ...] = ()) -> Server:
     """A new server with a database `holdfast` of the user `root`, who needs no password."""
-    if os.geteuid() == 0:
-        shutil.chown(folder, USER)
     _install(folder)
     server = serve(folder, free_port(), settings=settings)
     ask(server.url, "CREATE DATABASE holdfast")
@@ -34,7 +32,14 @@ def start(folder: Path, *, settings: tuple[str, ...] = ()) -> Server:
 
 def serve(folder: Path, port: int, *, settings: tuple[str, ...] = ()) -> Server:
     """Start the server on data that is there already; one that was killed repairs them first."""
-    command = [_binary("mariadbd"), "--no-defaults", *_user(), f"--datadir={folder / 'data'}", *SETTINGS, *settings]
+    command = [
+        system_program("mariadbd", "mariadb-server"),
+        "--no-defaults",
+        *_user(),
+        f"--datadir={folder / 'data'}",
+        *SETTINGS,
+        *settings,
+    ]
     pid = spawn([*command, "--bind-address=127.0.0.1", f"--port={port}", f"--socket={folder / 'socket'}"], folder)
     url = f"mysql://root@127.0.0.1:{port}/holdfast"
     wait_until(lambda: answers(url), folder)
@@ -45,7 +50,17 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1 that vouches for itself, and its key."""
     made, key = folder / "certificate.pem", folder / "key.pem"
     names = ["-subj", "/CN=holdfast", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = [_binary("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    command = [
+        system_program("openssl", "openssl"),
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        *names,
+    ]
     subprocess.run([*command, "-keyout", str(key), "-out", str(made)], capture_output=True, check=True)
     key.chmod(0o644)  # for the user that the server runs as
     return made, key
@@ -89,18 +104,14 @@ def port_of(url: str) -> int:
 
 def _install(folder: Path) -> None:
     """Make the server's own tables."""
+    program = system_program("mariadb-install-db", "mariadb-server")
+    if os.geteuid() == 0:
+        shutil.chown(folder, USER)
     options = ["--auth-root-authentication-method=normal", "--skip-test-db", f"--datadir={folder / 'data'}"]
-    command = [_binary("mariadb-install-db"), "--no-defaults", *_user(), *options]
+    command = [program, "--no-defaults", *_user(), *options]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise Missing(f"mariadb-install-db failed: {done.stdout.decode(errors='replace')[-2000:]}")
-
-
-def _binary(name: str) -> str:
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if found is None:
-        raise Missing(f"there is no {name}; install mariadb-server, or give HOLDFAST_TEST_MARIADB_URL")
-    return found
 
 
 def _user() -> list[str]:

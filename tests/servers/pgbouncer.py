@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from servers import Missing, Server, free_port, listens, shared, spawn, wait_until
+from servers import Server, free_port, listens, shared, spawn, system_program, wait_until
 from servers.postgres import USER
 from servers.postgres import start as start_postgres
 
-INSTALL_S = 180
 POOL = 4  # fewer than the clients have, so that each is lent to several
 SETTINGS = """
 [databases]
@@ -31,7 +28,7 @@ max_client_conn = 300
 
 def start(folder: Path) -> Server:
     """A new pooler for the server that the other tests use."""
-    program, port = _binary(), free_port()
+    program, port = system_program("pgbouncer", "pgbouncer"), free_port()
     behind = urlsplit(shared("postgres", start_postgres))
     (folder / "users.txt").write_text(f'"{behind.username}" ""\n')
     settings = SETTINGS.format(host=behind.hostname, behind=behind.port or 5432, port=port, folder=folder, pool=POOL)
@@ -40,23 +37,3 @@ def start(folder: Path) -> Server:
     pid = spawn([program, *user, str(folder / "settings.ini")], folder)
     wait_until(lambda: listens(port), folder)
     return Server(url=f"postgresql://{behind.username}@127.0.0.1:{port}{behind.path}", pid=pid, folder=str(folder))
-
-
-def _binary() -> str:
-    return _found() or _installed()
-
-
-def _found() -> str | None:
-    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-
-
-def _installed() -> str:
-    """The program after an attempt to install it."""
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        command = ["apt-get", "install", "--yes", "--no-install-recommends", "pgbouncer"]
-        quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(command, env=quietly, capture_output=True, timeout=INSTALL_S, check=False)
-    found = _found()
-    if found is None:
-        raise Missing("there is no pgbouncer; install it, or give HOLDFAST_TEST_PGBOUNCER_URL")
-    return found
