@@ -33,11 +33,12 @@ from holdfast.errors import InvalidInput
 from holdfast.history import Seen
 
 from ._langgraph_payloads import Write, task_key
-from ._langgraph_puts import Given, Putting, pack
+from ._langgraph_puts import Putting
 from ._langgraph_reads import Reading
 from ._langgraph_store import HoldfastStore
 from ._langgraph_threads import Entry, Thread, ensure, entries, entry_of, latest, thread_of, threads
 from ._langgraph_transcripts import Memory, Reel
+from ._langgraph_values import Given, pack
 from ._langgraph_writes import put_writes
 
 __all__ = ["HoldfastSaver", "HoldfastStore"]
