@@ -279,6 +279,17 @@ def test_each_namespace_of_a_subgraph_is_a_child_session(hf: Holdfast) -> None:
     assert saver.check("t") > 6
 
 
+def test_a_subgraph_that_is_given_all_messages_stores_none_of_them_again(hf: Holdfast) -> None:
+    chance = random.Random(5)
+    inner = _chain(Chat, look=lambda _: {"messages": [AIMessage(chance.randbytes(500).hex())]}).compile()
+    graph = _chain(Chat, inner=inner).compile(checkpointer=HoldfastSaver(hf))
+    for _ in range(20):
+        graph.invoke(_say(chance.randbytes(500).hex()), T)
+    assert len(graph.get_state(T).values["messages"]) == 40
+    assert hf.stats().bytes < 10 * 40 * 1_000
+    assert hf.verify().ok
+
+
 def test_writes_of_parallel_tasks_keep_the_order_of_their_paths(hf: Holdfast) -> None:
     class State(TypedDict):
         seen: Annotated[list[str], operator.add]

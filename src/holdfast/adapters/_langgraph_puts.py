@@ -6,8 +6,9 @@ messages have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -31,6 +32,7 @@ from ._langgraph_transcripts import Known, Memory, Place, Telling, Told, common,
 from ._langgraph_values import Given, Holding, Log, log_of, pack
 from ._langgraph_writes import lighten, make_whole, written
 
+_LARGE = 3_000  # bytes that a step's records hardly have without texts
 _ASIDE = {"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
 
 
@@ -47,6 +49,7 @@ class Putting:
         self._memory = memory
         self._given = given
         self._plain = plain
+        self._older: Callable[[], list[tuple[bytes, Place]]] = list
 
     def run(self) -> None:
         """Commit it."""
@@ -54,19 +57,20 @@ class Putting:
         parent = self._parent(owner)
         log = log_of(self._given, parent) if self._plain else None
         messages = None if log is None else log.messages
-        known = Known([], []) if log is not None and messages is None else self._known(seen, parent)
+        known = Known([], [], []) if log is not None and messages is None else self._known(seen, parent)
         count = 0 if messages is None else common(messages, known)
         telling = None
         if messages is not None:
             telling = self._telling(messages[count:], known.ids[count - 1] if count else ROOT)
             telling.send_ahead(seen.pointer.session_id)
+        self._older = partial(known.texts, count)
         told = self._commit(seen, self._payload(parent, log), parent, telling)
         if parent is not None:
             self._memory.follow(owner, parent.id, parent.stored.at, told.texts)
             if log is not None and messages is None:
                 known = self._memory.get(owner, parent.id) or known
         if messages is not None:
-            known = extended(known, count, messages, told.ids)
+            known = extended(known, count, messages, told)
         if log is None or messages is not None or known.states:
             self._memory.put(owner, self._given.id, known)
 
@@ -102,7 +106,7 @@ class Putting:
         known = None if parent is None else self._memory.get(seen.pointer.uid, parent.id)
         at = history.position_of(seen.pointer) if parent is None else parent.stored.position
         if known is not None or at is None or at.seq == 0:
-            return known or Known([], [])
+            return known or Known([], [], [])
         return load(self._ground, at, self._serde)[1]
 
     # what is in it
@@ -192,7 +196,7 @@ class Putting:
             telling = self._telling([], parent.stored.position.message_id or ROOT)
         if telling is None:
             now_seen, writes = history.move(seen, seen.pointer)
-            return Told(now_seen, writes, [], [])
+            return Told(now_seen, writes, [], [], [])
         return telling.place(reader, seen)
 
     def _whole(self, reader: Reader, parent: Entry | None, texts: Sequence[tuple[bytes, Place]]) -> list[Write]:
@@ -200,6 +204,9 @@ class Putting:
         if parent is None:
             return []
         pending = list(reader.scan(Query(kind=PENDING, prefix=(parent.stored.owner, parent.id))))
+        # A subgraph is given, and gives back, messages that were told long before: then all texts are looked for.
+        if sum(len(one.body) for one in (parent.record, *pending)) > _LARGE + 2 * sum(len(text) for text, _ in texts):
+            texts = [*self._older(), *texts]
         whole = make_whole(reader, parent.stored.owner, parent.stored.at, written(pending), texts)
         return [*whole, *(Delete(PENDING, one.key, over=one.digest) for one in pending if whole)]
 

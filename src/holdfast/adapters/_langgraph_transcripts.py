@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from holdfast import history
 from holdfast.appends import ROOT, Said, settle
 from holdfast.commits import commit
-from holdfast.contracts import MAX_BYTES, Reader, Write
+from holdfast.contracts import MAX_BYTES, Reader, Record, Write
 from holdfast.history import Pointer, Position, Seen, Segment
 from holdfast.ids import new_id
 from holdfast.model import Message, Text
@@ -40,10 +40,17 @@ _ONE_COMMIT = 300  # messages, each with its usage and a large part or two
 
 
 class Known(Struct, frozen=True):
-    """The messages up to a place of a history: how each was when it was saved or loaded, and Holdfast's id for it."""
+    """The messages up to a place of a history: how each was when it was saved or loaded, its id there and its place."""
 
     states: list[State]
     ids: list[str]
+    places: list[tuple[int, int]]
+
+    def texts(self, count: int) -> list[tuple[bytes, Place]]:
+        """The texts of the leading messages that are nothing but text, and where they stand."""
+        told = zip(self.states[:count], self.places, strict=False)
+        plain = ((one[1]["content"].encode(), at) for one, at in told if isinstance(one[1].get("content"), str))
+        return [(text, (*at, 0, len(text))) for text, at in plain]
 
 
 class Told(Struct, frozen=True):
@@ -52,6 +59,7 @@ class Told(Struct, frozen=True):
     seen: Seen
     writes: list[Write]
     ids: list[str]
+    places: list[tuple[int, int]]
     texts: list[tuple[bytes, Place]]
 
     @property
@@ -121,7 +129,8 @@ def load(ground: Ground, at: Position, serde: SerializerProtocol) -> tuple[list[
     runs = history.segments(ground.store, at.history, at.branch, at.seq)
     found = [one for run in runs for one in history.read(ground.store, "", at.history, run)]
     messages = _heard(ground, serde, found)
-    return messages, Known([_kept(one) for one in messages], [one.id for one in found])
+    places = [(one.branch or 0, one.seq or 0) for one in found]
+    return messages, Known([_kept(one) for one in messages], [one.id for one in found], places)
 
 
 def _heard(ground: Ground, serde: SerializerProtocol, found: Sequence[Message]) -> list[BaseMessage]:
@@ -176,9 +185,10 @@ def common(messages: Sequence[BaseMessage], known: Known) -> int:
     return next(same, min(len(states), len(known.states)))
 
 
-def extended(known: Known, count: int, messages: Sequence[BaseMessage], ids: Sequence[str]) -> Known:
-    """What is known once the messages behind the common ones are saved under these ids."""
-    return Known(known.states[:count] + [_kept(one) for one in messages[count:]], known.ids[:count] + list(ids))
+def extended(known: Known, count: int, messages: Sequence[BaseMessage], told: Told) -> Known:
+    """What is known once the messages behind the common ones are told."""
+    states = known.states[:count] + [_kept(one) for one in messages[count:]]
+    return Known(states, known.ids[:count] + told.ids, known.places[:count] + told.places)
 
 
 class Telling:
@@ -193,6 +203,7 @@ class Telling:
         self._behind = behind
         self._at = at
         self._done: list[str] = []
+        self._places: list[tuple[int, int]] = []
         self._texts: list[tuple[bytes, Place]] = []
 
     def send_ahead(self, session_id: str) -> None:
@@ -213,36 +224,40 @@ class Telling:
 
             commit(self._ground.store, place)
             self._done += told[-1].ids
+            self._places += told[-1].places
             self._texts += told[-1].texts
             self._behind, self._rest = self._done[-1], self._rest[first:]
 
     def place(self, reader: Reader, seen: Seen) -> Told:
         """Bring the transcript to the messages, as the store now is."""
-        ids, behind, rest = list(self._done), self._behind, list(self._rest)
+        ids, places, behind, rest = list(self._done), list(self._places), self._behind, list(self._rest)
         while rest and (found := self._found(reader, seen.pointer, rest[0], behind)) is not None:
-            behind = found
-            ids.append(found)
+            behind = str(found.fields[0])
+            ids.append(behind)
+            places.append((int(found.key[1]), int(found.key[2])))
             rest.pop(0)
         stamp = self._ground.stamps.next(seen.pointer.updated_at)
         if not rest:
             moved = self._stand(reader, seen.pointer, behind)
             now_seen, writes = history.move(seen, moved)
-            return Told(now_seen, writes, ids, self._texts)
+            return Told(now_seen, writes, ids, places, self._texts)
         fresh = self._said(reader, seen.pointer, rest)
         parent = None if behind == ROOT and seen.pointer.seq == 0 else behind
         appended = settle(reader, seen, fresh, parent, True, stamp)
         texts = [text for one in appended.messages for text in _texts(one)]
-        return Told(appended.seen, appended.writes, [*ids, *(one.message.id for one in fresh)], [*self._texts, *texts])
+        places += [(one.branch or 0, one.seq or 0) for one in appended.messages]
+        ids += [one.message.id for one in fresh]
+        return Told(appended.seen, appended.writes, ids, places, [*self._texts, *texts])
 
-    def _found(self, reader: Reader, pointer: Pointer, message: BaseMessage, behind: str) -> str | None:
-        """The id of a message that is there already, right behind another, from an attempt before this one."""
+    def _found(self, reader: Reader, pointer: Pointer, message: BaseMessage, behind: str) -> Record | None:
+        """A message that is there already, right behind another, from an attempt before this one."""
         if not message.id:
             return None
         record = history.find(reader, pointer.history, message.id)
         if record is None or (history.before(reader, record.key) or ROOT) != behind:
             return None
         (one,) = self._ground.say([said(message, self._at, self._serde)])
-        return message.id if record.digest == one.digest and history.reaches(reader, pointer, record.key) else None
+        return record if record.digest == one.digest and history.reaches(reader, pointer, record.key) else None
 
     def _said(self, reader: Reader, pointer: Pointer, rest: Sequence[BaseMessage]) -> list[Said]:
         """The messages as they are kept; one whose id the history has already gets another."""
