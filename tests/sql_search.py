@@ -140,6 +140,21 @@ class SearchAtServer:
         assert len(found(hf, "hello", progress=lambda *done: told.append(done))) == 750
         assert told == [(250, 250)]
 
+    def test_an_append_of_what_is_there_and_more_leaves_the_index(self, hf: Holdfast, store: Store) -> None:
+        first, second = filled(hf, "s", "hello 1", "hello 2")
+        hf.search("hello")
+        hf.sessions.append("s", first, second, Message.user("hello 3"))
+        assert (self.indexed(store), self.marks(store)) == (2, [(2,)])
+        assert found(hf, "hello") == ["hello 1", "hello 2", "hello 3"]
+
+    def test_a_log_that_goes_before_it_is_indexed_leaves_no_mark(self, hf: Holdfast, store: Store) -> None:
+        filled(hf, "s", "hello 1", "hello 2")
+        looked = store.at_server(lambda con: store.text._look(con, [term(store.space, "hello")], None, 1))  # type: ignore[arg-type]
+        hf.sessions.delete("s")
+        with store.connection() as con:
+            store.text._take(con, looked.behind)  # type: ignore[arg-type]
+        assert (self.indexed(store), self.marks(store)) == (0, [])
+
     # what is found
 
     def test_more_hits_than_are_fetched_at_first_are_all_found(self, hf: Holdfast) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.backends._mysql_connection import Connection
 from holdfast.backends._mysql_writes import BEGIN, COMMIT, one_of, portions, table
 from holdfast.backends._sql_reading import Rows
-from holdfast.backends._sql_search import Log, Looked, SqlSearch, Terms, row_of
+from holdfast.backends._sql_search import Log, Looked, SqlSearch, Terms, reached, row_of
 from holdfast.backends._sql_terms import LENGTH
 from holdfast.errors import Busy
 from holdfast.kinds import MESSAGES
@@ -128,9 +128,11 @@ class MysqlSearch(SqlSearch[Connection]):
         texts = [(*place, _repeated(terms)) for *place, body in bodies if (terms := self._terms_of(body))]
         for some in portions(texts):
             self._put(con, _ADD, some)
-        self._put(con, _MARK, [(log.history, log.branch, log.last) for log in logs])
+        self._put(con, _MARK, reached(place for *place, _ in bodies))
 
     def _put(self, con: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
         row = f"({self._space}, {_marks(rows[0])})"
         self._ask(con, statement, *(value for row in rows for value in row), rows=", ".join([row] * len(rows)))
 

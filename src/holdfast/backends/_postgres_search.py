@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.backends._postgres_connection import Connection
 from holdfast.backends._sql_reading import Rows
-from holdfast.backends._sql_search import PATIENCE_S, Log, Looked, SqlSearch, Terms, row_of
+from holdfast.backends._sql_search import PATIENCE_S, Log, Looked, SqlSearch, Terms, reached, row_of
 from holdfast.backends._sql_server import SqlServerStore
 from holdfast.matching import VERSION
 
@@ -96,8 +96,9 @@ INSERT INTO {0}.texts SELECT %(space)s, history, branch, seq, terms::tsvector
 FROM unnest(%(histories)s::text[], %(branches)s::bigint[], %(seqs)s::bigint[], %(terms)s::text[])
 AS g (history, branch, seq, terms)
 ON CONFLICT (space, history, branch, seq) DO UPDATE SET terms = EXCLUDED.terms"""
-_MARK = f"""
-INSERT INTO {{0}}.searched SELECT %(space)s, history, branch, last FROM {_GIVEN} g (history, branch, first, last)
+_MARK = """
+INSERT INTO {0}.searched SELECT %(space)s, history, branch, upto
+FROM unnest(%(histories)s::text[], %(branches)s::bigint[], %(uptos)s::bigint[]) AS g (history, branch, upto)
 ON CONFLICT (space, history, branch) DO UPDATE SET upto = EXCLUDED.upto"""
 
 LAST_PLACE = 16_383  # of a word that a tsvector notes
@@ -137,7 +138,8 @@ class PostgresSearch(SqlSearch[Connection]):
             bodies = self._ask(con, _BODIES, **places)
             texts = [(*place, _vector(terms)) for *place, body in bodies if (terms := self._terms_of(body))]
             self._ask(con, _ADD, **_columns(texts, "histories", "branches", "seqs", "terms"))
-            self._ask(con, _MARK, **places)
+            marks = reached(place for *place, _ in bodies)
+            self._ask(con, _MARK, **_columns(marks, "histories", "branches", "uptos"))
 
     def _enter(self, con: Connection) -> None:
         """Keep others from filling, and begin anew where the index is one of another version."""

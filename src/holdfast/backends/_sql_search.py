@@ -11,7 +11,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -166,6 +166,14 @@ def _batch(left: deque[Log]) -> list[Log]:
         batch.append(part)
         room -= part.size
     return batch
+
+
+def reached(places: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
+    """Up to which position each log was read: what has gone since somebody looked is not said to be indexed."""
+    last: dict[tuple[str, int], int] = {}
+    for history, branch, seq in places:
+        last[history, branch] = max(seq, last.get((history, branch), 0))
+    return [(*log, seq) for log, seq in last.items()]
 
 
 def _is_in(key: Key, unseen: Firsts) -> bool:
