@@ -9,6 +9,7 @@ them in a query is found wherever it stands. What has neither, such as `%` or an
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
 from typing import Literal
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 VERSION = f"1, Unicode {unicodedata.unidata_version}"  # of what `indexed` makes of a text
 SNIPPET = 160
+_FEW = 32  # words that are looked for one by one; a search may have thousands
 _LEAD = 60  # how much of a snippet stands before what was found
 
 _UNBROKEN = (
@@ -81,12 +83,12 @@ class Wanted(Struct, frozen=True, gc=False):
 
     def count(self, folded: str) -> int:
         """How often a folded text has it, all told; 0 if it lacks any of it."""
-        if not all(word in folded for word in self.words):
+        if not all(word in folded for word in self.words[:_FEW]):
             return 0
         counts = [folded.count(piece) for piece in (*self.runs, *self.anywhere)]
         if self.words:
-            there = folded.translate(_SPACED).split()
-            counts += [there.count(word) for word in self.words]
+            there = Counter(folded.translate(_SPACED).split())
+            counts += [there[word] for word in self.words]
         return sum(counts) if counts and all(counts) else 0
 
     def sieve(self) -> Callable[[bytes], bool]:
@@ -168,7 +170,7 @@ def _first(text: str, wanted: Wanted) -> int:
     """Where in a text the first of what is wanted stands; 0 where that cannot be said."""
     folded = fold(text)
     at = [place for piece in (*wanted.runs, *wanted.anywhere) if (place := folded.find(piece)) >= 0]
-    at += [place for word in wanted.words if (place := _find_word(folded, word)) >= 0]
+    at += [place for word in wanted.words[:_FEW] if (place := _find_word(folded, word)) >= 0]
     if not at or len(folded) == len(text):
         return min(at, default=0)
     length = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -133,6 +134,13 @@ class SearchKit(HoldfastKit):
         assert [len(hf.search("ryokan", limit=limit)) for limit in (0, 1, 2, 100)] == [0, 1, 2, 2]
         scores = [one.score for one in hf.search("ryokan")]
         assert scores == sorted(scores, reverse=True)
+
+    def test_a_search_for_thousands_of_words_keeps_its_timeout(self, hf: Holdfast) -> None:
+        text = " ".join(f"w{n}" for n in range(10_000))
+        said(hf, *(f"{text} {n}" for n in range(3)), "w1 w2")
+        began = time.monotonic()
+        assert len(hf.search(text)) == 3
+        assert time.monotonic() - began < 5
 
     # the judge
 
