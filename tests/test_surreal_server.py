@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -62,6 +63,25 @@ def test_a_store_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) 
             os.kill(second.pid, signal.SIGTERM)
 
 
+def test_a_server_that_stops_answering_is_a_failed_connection_at_the_limit(tmp_path: Path) -> None:
+    server = start(tmp_path)
+    with holdfast.open(server.url) as hf:
+        hf.sessions.create(id="s")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(ConnectionFailed):
+                hf.sessions.append("s", Message.user("lost"), timeout=0.5)
+            with pytest.raises(ConnectionFailed):
+                hf.sessions.get("s", timeout=0.5)
+            assert time.monotonic() - began < 5
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        hf.sessions.append("s", Message.user("heard"))
+        assert [message.text for message in hf.sessions.messages("s")] == ["heard"]
+    os.kill(server.pid, signal.SIGTERM)
+
+
 def test_a_server_that_is_not_there_is_a_failed_connection() -> None:
     with pytest.raises(ConnectionFailed, match="cannot be reached"):
         holdfast.open("ws://127.0.0.1:1/holdfast/holdfast")
@@ -70,3 +90,7 @@ def test_a_server_that_is_not_there_is_a_failed_connection() -> None:
 def test_an_address_without_a_server_is_refused() -> None:
     with pytest.raises(InvalidInput, match="names no server"):
         holdfast.open("ws:///agents")
+    for address in ("ws://ann:secret#1@host/a/b", "ws://ann:secret@host:many", "ws://[::1/a"):
+        with pytest.raises(InvalidInput) as refusal:
+            holdfast.open(address)
+        assert "secret" not in str(refusal.value)

@@ -49,7 +49,7 @@ class SurrealStore:
     ) -> None:
         self._timeout = timeout
         self._namespace = namespace
-        self._engine = Server(place, read_only) if place.startswith(SCHEMES) else enter(place, read_only)
+        self._engine = Server(place, read_only, timeout) if place.startswith(SCHEMES) else enter(place, read_only)
         self.sharing = self._engine.sharing
         self._opened = Opened(read_only)
         self._reader = SurrealReader(self._engine, namespace)

@@ -1,18 +1,58 @@
-"""An engine at a server, over a WebSocket that is opened again after it broke."""
+"""An engine at a server, over a WebSocket that is opened again after it broke.
+
+The driver waits for answers without end, so its socket is given one whose waits end with the present call.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from surrealdb.connections.blocking_ws import BlockingWsSurrealConnection
 from surrealdb.errors import SurrealError
+from websockets import Subprotocol
 from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
+from holdfast.backends._addresses import parts_of
 from holdfast.backends._surreal.engine import Engine
 from holdfast.contracts import Sharing
+from holdfast.deadlines import deadline
 from holdfast.errors import BackendError, ConnectionFailed, InvalidInput
+
+CLOSE_S = 1.0
+
+
+class Socket:
+    """What the driver talks through; TimeoutError at the deadline of the present call."""
+
+    def __init__(self, url: str, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._socket: ClientConnection = connect(
+            url,
+            max_size=None,
+            subprotocols=[Subprotocol("cbor")],
+            open_timeout=self._left(),
+            close_timeout=CLOSE_S,
+        )
+
+    def _left(self) -> float:
+        return max(0.001, deadline(self._limit_s) - time.monotonic())
+
+    def send(self, frame: bytes) -> None:
+        """Send a question."""
+        self._socket.send(frame)
+
+    def recv(self) -> bytes | str:
+        """The answer to it."""
+        return self._socket.recv(timeout=self._left())
+
+    def close(self) -> None:
+        """End the connection, for which the server has a moment."""
+        self._socket.close()
 
 
 class Server(Engine):
@@ -20,12 +60,13 @@ class Server(Engine):
 
     sharing: Sharing = "processes"
 
-    def __init__(self, url: str, read_only: bool) -> None:
+    def __init__(self, url: str, read_only: bool, limit_s: float) -> None:
         super().__init__()
-        parts = urlsplit(url)
+        self._limit_s = limit_s
+        parts = parts_of(url)
         if not parts.hostname:
             raise InvalidInput(
-                f"{url!r} names no server; write {parts.scheme}://user:secret@host:8000/namespace/database"
+                f"the address names no server; write {parts.scheme}://user:secret@host:8000/namespace/database"
             )
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
@@ -40,8 +81,8 @@ class Server(Engine):
         try:
             return connection.query_raw(text, variables)
         except (OSError, WebSocketException) as cause:
-            self._connection = None
-            raise ConnectionFailed(f"the connection to {self.name} broke: {cause}") from cause
+            self._drop(connection)
+            raise ConnectionFailed(f"the connection to {self.name} broke: {cause or 'no answer in time'}") from cause
         except SurrealError as cause:
             raise BackendError(f"SurrealDB failed: {cause}") from cause
 
@@ -57,15 +98,26 @@ class Server(Engine):
                 self._connection = self._connect()
             return self._connection
 
+    def _drop(self, connection: BlockingWsSurrealConnection) -> None:
+        """Use a connection no more: what it says late would be taken for an answer to something else."""
+        with self._connecting:
+            if self._connection is connection:
+                self._connection = None
+        with suppress(OSError, WebSocketException):
+            connection.close()
+
     def _connect(self) -> BlockingWsSurrealConnection:
         connection = BlockingWsSurrealConnection(self.name)
         try:
+            connection.socket = Socket(connection.raw_url, self._limit_s)  # type: ignore[assignment]
             if self._user is not None:
                 connection.signin({"username": self._user[0], "password": self._user[1]})
             connection.use(self._space, self._database)
         except (OSError, WebSocketException) as cause:
-            raise ConnectionFailed(f"{self.name} cannot be reached: {cause}") from cause
+            connection.close()
+            raise ConnectionFailed(f"{self.name} cannot be reached: {cause or 'no answer in time'}") from cause
         except SurrealError as cause:
+            connection.close()
             raise BackendError(f"{self.name} does not let us in: {cause}") from cause
         return connection
 
