@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from os import kill
+from traceback import format_exception
 
 import psycopg
 import pytest
@@ -22,7 +23,7 @@ from holdfast.client import Holdfast
 from holdfast.client import open as open_store
 from holdfast.contracts import Delete, Insert, Put, Require, Taken
 from holdfast.deadlines import within
-from holdfast.errors import Busy, ConnectionFailed, InvalidInput, MigrationError, NotFound
+from holdfast.errors import Busy, ConnectionFailed, InvalidInput, MigrationError, NotFound, Unsupported
 from holdfast.filters import Filter
 from holdfast.ids import new_id
 from holdfast.kinds import HEADS, KINDS, SESSIONS
@@ -225,6 +226,38 @@ def test_parameters_of_libpq_arrive_as_they_were_written(url: str) -> None:
     said = "SELECT current_setting('application_name'), current_setting('lock_timeout')"
     assert store.read(said) == [("one + two", "7s")]
     store.close()
+
+
+@pytest.mark.parametrize("address", ["ann:secret%zz@h/d", "ann:secret@[::1/d", "ann:x?secret@h/d", "ann:secret@h..h/d"])
+def test_a_password_is_in_no_error(address: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        open_store(f"postgresql://{address}")
+    assert "secret" not in "".join(format_exception(refusal.value))
+
+
+def test_an_unknown_parameter_of_the_address_is_named(url: str) -> None:
+    with pytest.raises(InvalidInput, match='"bogus"'):
+        open_store(f"{url}?bogus=1")
+
+
+def test_the_encoding_of_the_environment_does_not_matter(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with open_store(url, namespace=new_namespace()) as hf:
+        assert hf.sessions.create(id="京都😀").id == "京都😀"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_text_is_refused(url: str, encoding: str) -> None:
+    database = f"kit_{new_id().replace('-', '_')}"
+    with psycopg.connect(url, autocommit=True) as con:
+        con.execute(f"CREATE DATABASE {database} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0".encode())
+        try:
+            with Holdfast(PostgresStore(make_conninfo(url, dbname=database))) as hf:
+                hf.sessions.create(id="京都😀")
+                assert [one.id for one in hf.sessions.list()] == ["京都😀"]
+        except Unsupported:
+            assert encoding == "LATIN1"
+        con.execute(f"DROP DATABASE {database} WITH (FORCE)".encode())
 
 
 def test_a_server_that_is_not_there_is_said_to_be_so_at_once() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Generator
 from typing import Any, Literal, TypeVar
@@ -20,7 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from holdfast.backends._insist import Again
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput
+from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, Unsupported
 
 R = TypeVar("R")
 LOOK_S = 0.1  # how often a wait looks at the clock
@@ -93,14 +94,34 @@ def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
             prepare_threshold=5 if prepare else None,
             context=ADAPTERS,
             connect_timeout=seconds,
+            client_encoding="utf8",  # whatever the environment or the server would rather have
             fallback_application_name="holdfast",
         )
     except psycopg.OperationalError as cause:
         raise ConnectionFailed(f"PostgreSQL cannot be reached: {cause}") from cause
-    except psycopg.Error as cause:
-        raise InvalidInput(f"the address of the store is not one that PostgreSQL knows: {cause}") from cause
+    except (psycopg.Error, UnicodeError) as cause:
+        raise InvalidInput(
+            f"the address of the store is not one that PostgreSQL knows{_why(cause, conninfo)}"
+        ) from None
     con.limit_s = limit_s
+    _check_encoding(con)
     return con
+
+
+def _why(cause: Exception, conninfo: str) -> str:
+    """What is wrong with an address, unless that repeats something in front of its host: it may be a password."""
+    said, public = str(cause).strip(), conninfo.rpartition("@")[2]
+    if all(quoted in public for quoted in re.findall('"(.*)"', said)):
+        return f": {said}"
+    return "; in a user or a password, write %25 for %, %40 for @, %2F for /, %3F for ? and %23 for #"
+
+
+def _check_encoding(con: Connection) -> None:
+    """Unsupported if the database cannot hold every text."""
+    encoding = con.info.parameter_status("server_encoding")
+    if encoding not in ("UTF8", "SQL_ASCII"):  # the latter takes all bytes as they are
+        con.close()
+        raise Unsupported(f"the encoding of the database is {encoding}; make one with ENCODING 'UTF8'")
 
 
 def rest(con: Connection) -> bool:
