@@ -153,6 +153,25 @@ def test_without_the_right_to_make_the_extension_the_client_compares(database: s
         con.execute(f"DROP USER {user}".encode())
 
 
+def test_one_who_may_not_use_what_another_has_made_compares_by_itself(database: str) -> None:
+    user = f"kit_{new_id().replace('-', '_')}"
+    with psycopg.connect(database, autocommit=True) as con:
+        con.execute(f"CREATE USER {user}".encode())
+        con.execute(f"CREATE SCHEMA holdfast AUTHORIZATION {user}".encode())
+    with Holdfast(PostgresStore(make_conninfo(database, user=user))) as hf:
+        with Holdfast(PostgresStore(database)) as other:
+            three(other)
+            assert found(other.embeddings.search(E1)) == ["e1", "e2", "e3"]
+        with Holdfast(PostgresStore(make_conninfo(database, user=user))) as again:
+            assert found(again.embeddings.search(E1)) == ["e1", "e2", "e3"]
+        hf.embeddings.delete("e1")
+    with Holdfast(PostgresStore(database)) as other:
+        assert found(other.embeddings.search(E1)) == ["e2", "e3"]
+    with psycopg.connect(database, autocommit=True) as con:
+        con.execute("DROP SCHEMA holdfast CASCADE")
+        con.execute(f"DROP USER {user}".encode())
+
+
 def test_the_extension_is_found_in_whatever_schema_it_is(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as con:
         con.execute('CREATE SCHEMA "Else where"')

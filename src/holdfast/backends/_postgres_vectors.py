@@ -34,6 +34,9 @@ _MAY_MAKE = """
 SELECT 1 FROM pg_available_extensions
 WHERE name = %s AND has_database_privilege(current_database(), 'CREATE') AND NOT pg_is_in_recovery()"""
 _READY = "SELECT to_regclass('{0}.vectors') IS NOT NULL"
+_MAY_USE = """
+SELECT bool_and(has_table_privilege('{0}.' || name, privilege))
+FROM unnest(ARRAY['vectors', 'vector_indexes']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege"""
 _TABLES = (
     "SELECT version FROM {0}.version FOR UPDATE",
     """
@@ -87,6 +90,8 @@ def prepare(con: Connection, schema: str) -> str | None:
                     con.execute(statement.format(schema, found).encode())
         except pg.InsufficientPrivilege:
             return None
+    if found is not None and con.execute(_MAY_USE.format(schema).encode()).fetchone() != (True,):
+        return None  # another user has made them
     return found
 
 
