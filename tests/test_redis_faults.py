@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
+from traceback import format_exception
 from urllib.parse import urlsplit
 
 import pytest
@@ -202,9 +204,10 @@ def test_those_who_wait_for_a_turn_all_get_it(own: Own) -> None:
 # what the server is set to
 
 
-def test_a_server_that_evicts_is_not_healthy(own: Own) -> None:
+@pytest.mark.parametrize("maxmemory", [10**9, 0])
+def test_a_server_that_evicts_is_not_healthy(own: Own, maxmemory: int) -> None:
     with holdfast.open(own.url) as hf:
-        own.set(maxmemory=10**9, maxmemory_policy="allkeys-lru")
+        own.set(maxmemory=maxmemory, maxmemory_policy="allkeys-lru")
         with pytest.raises(BackendError, match="noeviction"):
             hf.health()
         own.set(maxmemory_policy="noeviction")
@@ -281,6 +284,18 @@ def test_a_namespace_is_one_slot_and_no_key_expires(own: Own, namespace: str) ->
         assert {client.ttl(key) for key in keys} == {-1}
 
 
+def test_a_word_that_is_none_of_ours_wakes_followers_and_ends_nothing(own: Own) -> None:
+    woken = Event()
+    with opened(own.url) as store, redis.Redis.from_url(own.url) as client, store.wake("s", woken.set):
+        for word in (b"garbage", b"", b"\xff\0\1", b"garbage"):
+            woken.clear()
+            for _ in range(100):  # one who begins to listen may miss the first
+                client.publish(store.key("events"), word)
+                if woken.wait(0.05):
+                    break
+            assert woken.is_set()
+
+
 def test_a_newer_format_is_refused(own: Own) -> None:
     with redis.Redis.from_url(own.url) as client:
         client.set("hf:{acme}:format", 2)
@@ -295,7 +310,29 @@ def test_closing_leaves_no_trace_of_the_client(own: Own) -> None:
         assert client.exists("hf:{%}:commits") == 0
 
 
-def test_a_password_is_in_no_error() -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ann:secret@127.0.0.1:port/0",
+        "ann:secret#1@127.0.0.1:1/0",
+        "ann:secret/1@127.0.0.1:1/0",
+        "127.0.0.1:1/0?password=secret&socket_timeout=soon",
+    ],
+)
+def test_a_password_is_in_no_error(address: str) -> None:
     with pytest.raises(holdfast.InvalidInput) as refusal:
-        RedisStore("redis://ann:secret@127.0.0.1:port/0")
+        RedisStore(f"redis://{address}")
+    assert "secret" not in "".join(format_exception(refusal.value))
+
+
+def test_a_database_that_the_server_has_not_is_refused(own: Own) -> None:
+    with pytest.raises(holdfast.InvalidInput, match="numbers"):
+        holdfast.open(own.url.removesuffix("/0") + "/agents")
+    with pytest.raises(BackendError, match="DB index"):
+        holdfast.open(own.url.removesuffix("/0") + "/99")
+
+
+def test_refused_credentials_are_a_failed_connection(own: Own) -> None:
+    with pytest.raises(ConnectionFailed, match="credentials") as refusal:
+        holdfast.open(own.url.replace("//", "//ann:secret@"))
     assert "secret" not in str(refusal.value)

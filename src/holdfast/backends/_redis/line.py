@@ -7,6 +7,7 @@ the server knows them again.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -15,6 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from holdfast.backends._addresses import parts_of
 from holdfast.backends._redis.scripts import Script
 from holdfast.deadlines import deadline
 from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput
@@ -31,6 +33,7 @@ class Line:
 
     def __init__(self, url: str, timeout: float) -> None:
         self._timeout = timeout
+        _check(url)
         self.pool: Any  # the driver's connections are not typed
         self.waits_for_disk = False
         try:
@@ -67,6 +70,8 @@ class Line:
                 return attempt.once(until)
             except redis.AuthenticationError as cause:
                 raise ConnectionFailed(f"the server refuses these credentials: {cause}") from cause
+            except redis.ResponseError as cause:  # to how the connection began: those to commands are answers
+                raise BackendError(f"the server refuses what the address asks for: {cause}") from cause
             except (redis.ConnectionError, redis.TimeoutError) as cause:
                 attempt.failure = cause
             present = time.monotonic()
@@ -161,7 +166,13 @@ def _checked(answer: Any) -> Any:
     raise BackendError(f"the server refused a command: {said}") from answer
 
 
+def _check(url: str) -> None:
+    """InvalidInput if the address is none; the driver takes what is no number for database 0."""
+    if not re.fullmatch("/?[0-9]*", parts_of(url).path):
+        raise InvalidInput("databases of a server have numbers; write redis://host:6379/0")
+
+
 def _shown(url: str) -> str:
-    """An address without what stands in front of its host, which may be a password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+    """An address without what may be a password: its user and its options."""
+    parts = parts_of(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -55,7 +55,8 @@ class Settings:
     def check_eviction(self) -> None:
         """BackendError if the server would delete records to make room."""
         policy = self._info.get("maxmemory_policy", "noeviction")
-        if self._info.get("maxmemory", "0") != "0" and policy != "noeviction":
+        # Also without a maxmemory: whoever sets one later loses records in that moment.
+        if policy != "noeviction":
             raise BackendError(
                 f"the server deletes records when it is full; set maxmemory-policy noeviction, not {policy}"
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import closing, suppress
 from typing import Any
 
 import redis
 
 from holdfast.backends._redis.rows import decode_key
-from holdfast.backends._waking import LOOK_S, Ended, Heard
+from holdfast.backends._waking import EVERYBODY, LOOK_S, Ended, Heard
 from holdfast.kinds import EVENTS
 
 
@@ -21,4 +22,12 @@ def listen(pool: Any, channel: bytes, heard: Heard, is_over: Ended) -> None:
         while not is_over():
             word = listening.get_message(timeout=LOOK_S)
             if word is not None:
-                heard(str(decode_key(EVENTS, word["data"])[0]))
+                heard(_owner(word["data"]))
+
+
+def _owner(word: bytes) -> str:
+    """Whose events a word tells of; a word that is none of ours may be about anybody."""
+    try:
+        return str(decode_key(EVENTS, word)[0])
+    except (ValueError, struct.error):
+        return EVERYBODY
