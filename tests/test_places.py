@@ -201,7 +201,15 @@ def test_an_unknown_place_is_invalid_and_names_those_known(places: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "places", [{"artifacts": 1}, {"artifacts": "s3"}, {"embeddings": Path("x")}, {"embeddings": "qdrant://h?x=1"}]
+    "places",
+    [
+        {"artifacts": 1},
+        {"artifacts": "s3"},
+        {"artifacts": "s3://[::1/x"},
+        {"embeddings": Path("x")},
+        {"embeddings": "qdrant://h?x=1"},
+        {"embeddings": "qdrant://h:many"},
+    ],
 )
 def test_an_address_that_is_none_is_invalid(places: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from ssl import SSLContext, create_default_context
 from typing import Any, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 import pymysql
 
 from holdfast.backends import _mysql_schema as schemas
+from holdfast.backends._addresses import parts_of
 from holdfast.backends._insist import Again, Outcome
 from holdfast.backends._mysql_blobs import STATEMENTS
 from holdfast.backends._mysql_connection import Connection, close, connect, is_duplicate, is_misfit, rest, translate
@@ -154,7 +155,7 @@ def open_url(url: str, **options: Any) -> MysqlStore:
 
     It may have `pool_size`, `unix_socket`, and `ssl_ca`, `ssl_cert`, `ssl_key` (files) to know the server by.
     """
-    parts = urlsplit(url)
+    parts = parts_of(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := given.keys() - OPTIONS:
         raise InvalidInput(f"the address has an unknown option {min(unknown)!r}; known are {', '.join(OPTIONS)}")
@@ -169,11 +170,7 @@ def _address(parts: SplitResult, given: dict[str, str]) -> dict[str, Any]:
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
         raise InvalidInput(f"the address names no database; write {parts.scheme}://user@host/database")
-    try:
-        port = parts.port or PORT
-    except ValueError as cause:
-        raise InvalidInput(f"the port of the address is no number: {cause}") from cause
-    address: dict[str, Any] = {"host": parts.hostname or "localhost", "port": port, "database": database}
+    address: dict[str, Any] = {"host": parts.hostname or "localhost", "port": parts.port or PORT, "database": database}
     address |= {"user": unquote(parts.username or "") or None, "password": unquote(parts.password or "")}
     if "unix_socket" in given:
         address["unix_socket"] = given["unix_socket"]

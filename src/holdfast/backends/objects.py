@@ -15,13 +15,14 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
 from typing import Any, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 import obstore
 from msgspec import Struct
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
+from holdfast.backends._addresses import parts_of
 from holdfast.backends._file.names import escape
 from holdfast.backends._opened import Opened
 from holdfast.contracts import Blob
@@ -274,7 +275,7 @@ def open_blobs(
 
     What an address leaves out comes from the environment, such as AWS_ACCESS_KEY_ID. Nothing is asked of the store.
     """
-    parsed = urlsplit(url)
+    parsed = parts_of(url)
     if not parsed.netloc:
         raise InvalidInput("the address names no bucket or container; write s3://bucket/prefix, gs:// or az://")
     try:

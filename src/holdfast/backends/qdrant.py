@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 import numpy as np
 from qdrant_client import QdrantClient
@@ -34,6 +34,7 @@ from qdrant_client.models import (
     VectorParams,
 )
 
+from holdfast.backends._addresses import parts_of
 from holdfast.backends._numpy_vectors import cosines, units_of
 from holdfast.backends._opened import Opened
 from holdfast.backends._proposals import SPARE, Proposal, nearest
@@ -292,7 +293,7 @@ def open_vectors(url: str, *, namespace: str = "", timeout: float = DEFAULT_TIME
 
     Settings are `?collection=`, `?api_key=` and `?tls=true`. Two stores must not have the same collection.
     """
-    parsed = urlsplit(url)
+    parsed = parts_of(url)
     settings = dict(parse_qsl(parsed.query))
     unknown = settings.keys() - {"collection", "api_key", "tls"}
     if unknown:
