@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import AdaptersMap
+from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+from psycopg.types.string import BytesBinaryDumper
 
 from holdfast.backends._insist import Again
 from holdfast.deadlines import deadline
@@ -27,10 +28,22 @@ R = TypeVar("R")
 LOOK_S = 0.1  # how often a wait looks at the clock
 GRACE_S = 2.0  # for the server to confirm that it has cancelled
 
+
+class HexDumper(Dumper):
+    """Bytes in a list; the driver's own escapes them as a server with standard_conforming_strings=off has literals."""
+
+    oid = psycopg.adapters.types["bytea"].oid
+
+    def dump(self, obj: bytes) -> bytes:
+        return b"\\x" + obj.hex().encode()
+
+
 ADAPTERS = AdaptersMap(psycopg.adapters)
 # One type for all numbers: by their size they would be three, and each mixture a statement of its own to prepare.
 ADAPTERS.register_dumper(int, Int8Dumper)
 ADAPTERS.register_dumper(int, Int8BinaryDumper)
+ADAPTERS.register_dumper(bytes, HexDumper)
+ADAPTERS.register_dumper(bytes, BytesBinaryDumper)  # the last is taken wherever it can be
 
 LOST = (
     pg.AdminShutdown,

@@ -103,6 +103,7 @@ def _found_schema(con: Connection, schema: str) -> None:
                     " (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), version integer NOT NULL)"
                 )
                 con.execute(f"INSERT INTO {schema}.version (version) VALUES (0) ON CONFLICT DO NOTHING")
+                con.execute(_comment(schema, "version", "the version of these tables").encode())
             return
         except CLASHES:
             continue
