@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from socket import create_server, socket
 from urllib.parse import urlsplit
 
 import pytest
@@ -116,6 +118,24 @@ def test_a_user_and_a_password_of_any_characters_open_it(url: str) -> None:
     ask(url, "CREATE USER 'a@b'@'127.0.0.1' IDENTIFIED BY 'p:/@?'", "GRANT ALL ON *.* TO 'a@b'@'127.0.0.1'")
     open_url(urlsplit(url)._replace(netloc=f"a%40b:p%3A%2F%40%3F@127.0.0.1:{port_of(url)}").geturl()).close()
     ask(url, "DROP USER 'a@b'@'127.0.0.1'")
+
+
+def test_a_password_that_cannot_be_proved_here_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+    with closing(create_server(("127.0.0.1", 0))) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(ask_for_a_proof, server)
+        with pytest.raises(Unsupported, match="TLS"):
+            open_url(f"mysql://ann:secret@127.0.0.1:{server.getsockname()[1]}/holdfast")
+
+
+def ask_for_a_proof(server: socket) -> None:
+    """What MySQL 8 says without TLS: its greeting, that it wants the password, and the key to send it under."""
+    greeting = b"\x0a8.0.36\0\5\0\0\0seedseed\0\x09\xa2\xff\2\0\x0b\0\x15" + bytes(10) + b"seedseedseed\0"
+    line, _ = server.accept()
+    with line:
+        for number, said in enumerate((greeting + b"caching_sha2_password\0", b"\1\4", b"\1key")):
+            line.sendall(len(said).to_bytes(3, "little") + bytes([2 * number]) + said)
+            line.recv(4096)
 
 
 def test_a_database_that_is_not_there_is_said_to_be_so(url: str) -> None:

@@ -180,6 +180,10 @@ def connect(address: Mapping[str, Any], limit_s: float) -> Connection:
         ((largest,),) = con.carry_out((statement, []) for statement in SESSION)
     except pymysql.MySQLError as cause:
         raise _refused(cause, address) from cause
+    except RuntimeError as cause:  # for a way to prove a password that needs a package
+        raise Unsupported(
+            f"the server's way to check a password needs TLS, or pip install cryptography: {cause}"
+        ) from cause
     if largest < LARGEST:
         con.close()
         raise Unsupported(f"the server's max_allowed_packet is {largest}; set it to 16M or more")
