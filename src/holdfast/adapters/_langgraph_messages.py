@@ -42,9 +42,9 @@ _EMPTY: dict[Role, dict[str, Any]] = {
 # from LangChain's to ours
 
 
-def said(message: BaseMessage, at: datetime, serde: SerializerProtocol, name: str | None = None) -> Message:
-    """The message as Holdfast keeps it; with `name`, under another id, its own being taken."""
-    own = _own_id(message) if name is None else name
+def said(message: BaseMessage, at: datetime, serde: SerializerProtocol) -> Message:
+    """The message as Holdfast keeps it."""
+    own = _own_id(message)
     try:
         mapped = _mapped(message, own, at)
         if _same(heard(mapped, serde), message):
@@ -103,9 +103,8 @@ def _part(block: Any) -> Part:
 
 
 def _image(block: Any) -> Image | None:
-    if not isinstance(block, dict) or block.get("type") != "image_url" or not isinstance(block["image_url"], dict):
-        return None
-    url = block["image_url"].get("url")
+    image = block.get("image_url") if isinstance(block, dict) and block.get("type") == "image_url" else None
+    url = image.get("url") if isinstance(image, dict) else None
     if not isinstance(url, str):
         return None
     head, found, body = url.partition(";base64,")

@@ -62,7 +62,7 @@ class Putting:
         telling = None
         if messages is not None:
             telling = self._telling(messages[count:], known.ids[count - 1] if count else ROOT)
-            telling.send_ahead(seen.pointer.session_id)
+            telling.prepare(seen.pointer.session_id)
         self._older = partial(known.texts, count)
         told = self._commit(seen, self._payload(parent, log), parent, telling)
         if parent is not None:

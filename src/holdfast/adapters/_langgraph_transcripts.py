@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast import history
+from holdfast import codec, history
 from holdfast.appends import ROOT, Said, settle
 from holdfast.commits import commit
 from holdfast.contracts import MAX_BYTES, Reader, Record, Write
@@ -27,7 +27,7 @@ from holdfast.ids import new_id
 from holdfast.model import Message, Text
 from holdfast.nouns import Ground
 
-from ._langgraph_messages import heard, said
+from ._langgraph_messages import KEPT, heard, said
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -202,20 +202,31 @@ class Telling:
         self._rest = list(messages)
         self._behind = behind
         self._at = at
+        self._said: list[Said] = []
         self._done: list[str] = []
         self._places: list[tuple[int, int]] = []
         self._texts: list[tuple[bytes, Place]] = []
 
-    def send_ahead(self, session_id: str) -> None:
+    def prepare(self, session_id: str) -> None:
+        """Do what cannot be done inside the commit: put large parts, and append what is too much for it."""
+        self._send_ahead(session_id)
+        self._say()
+
+    def _say(self) -> None:
+        self._said = [self._ground.say([said(one, self._at, self._serde)])[0] for one in self._rest]
+
+    def _send_ahead(self, session_id: str) -> None:
         """Append what one commit could not take with the checkpoint; a second attempt finds it there."""
         while len(self._rest) > _ONE_COMMIT or sum(_size(one) for one in self._rest) > MAX_BYTES // 4:
             first, size = 1, _size(self._rest[0])
-            while first < _ONE_COMMIT and size + _size(self._rest[first]) <= MAX_BYTES // 4:
+            most = min(_ONE_COMMIT, len(self._rest))
+            while first < most and size + _size(self._rest[first]) <= MAX_BYTES // 4:
                 size += _size(self._rest[first])
                 first += 1
             if first == len(self._rest):
                 return
             ahead = Telling(self._ground, self._serde, self._rest[:first], self._behind, self._at)
+            ahead._say()
             told: list[Told] = []
 
             def place(reader: Reader, ahead: Telling = ahead, told: list[Told] = told) -> list[Write]:
@@ -230,44 +241,23 @@ class Telling:
 
     def place(self, reader: Reader, seen: Seen) -> Told:
         """Bring the transcript to the messages, as the store now is."""
-        ids, places, behind, rest = list(self._done), list(self._places), self._behind, list(self._rest)
-        while rest and (found := self._found(reader, seen.pointer, rest[0], behind)) is not None:
-            behind = str(found.fields[0])
+        ids, places, behind, rest = list(self._done), list(self._places), self._behind, list(self._said)
+        while rest and (found := _found(reader, seen.pointer, rest[0], behind)) is not None:
+            behind = rest.pop(0).message.id
             ids.append(behind)
             places.append((int(found.key[1]), int(found.key[2])))
-            rest.pop(0)
         stamp = self._ground.stamps.next(seen.pointer.updated_at)
         if not rest:
             moved = self._stand(reader, seen.pointer, behind)
             now_seen, writes = history.move(seen, moved)
             return Told(now_seen, writes, ids, places, self._texts)
-        fresh = self._said(reader, seen.pointer, rest)
+        fresh = _fresh(reader, seen.pointer, rest)
         parent = None if behind == ROOT and seen.pointer.seq == 0 else behind
         appended = settle(reader, seen, fresh, parent, True, stamp)
         texts = [text for one in appended.messages for text in _texts(one)]
         places += [(one.branch or 0, one.seq or 0) for one in appended.messages]
         ids += [one.message.id for one in fresh]
         return Told(appended.seen, appended.writes, ids, places, [*self._texts, *texts])
-
-    def _found(self, reader: Reader, pointer: Pointer, message: BaseMessage, behind: str) -> Record | None:
-        """A message that is there already, right behind another, from an attempt before this one."""
-        if not message.id:
-            return None
-        record = history.find(reader, pointer.history, message.id)
-        if record is None or (history.before(reader, record.key) or ROOT) != behind:
-            return None
-        (one,) = self._ground.say([said(message, self._at, self._serde)])
-        return record if record.digest == one.digest and history.reaches(reader, pointer, record.key) else None
-
-    def _said(self, reader: Reader, pointer: Pointer, rest: Sequence[BaseMessage]) -> list[Said]:
-        """The messages as they are kept; one whose id the history has already gets another."""
-        fresh: dict[str, Message] = {}
-        for message in rest:
-            one = said(message, self._at, self._serde)
-            if one.id in fresh or history.find(reader, pointer.history, one.id) is not None:
-                one = said(message, self._at, self._serde, new_id())
-            fresh[one.id] = one
-        return self._ground.say([*fresh.values()])
 
     def _stand(self, reader: Reader, pointer: Pointer, behind: str) -> Pointer:
         """The head at the last of the messages."""
@@ -285,8 +275,37 @@ class Telling:
         return replace(pointer, **at, open=own)
 
 
+def _found(reader: Reader, pointer: Pointer, one: Said, behind: str) -> Record | None:
+    """A message that is there already, right behind another, from an attempt before this one."""
+    record = history.find(reader, pointer.history, one.message.id)
+    if record is None or record.digest != one.digest or (history.before(reader, record.key) or ROOT) != behind:
+        return None
+    return record if history.reaches(reader, pointer, record.key) else None
+
+
+def _fresh(reader: Reader, pointer: Pointer, rest: Sequence[Said]) -> list[Said]:
+    """The messages as they are placed: one whose id the history has already gets another."""
+    fresh: dict[str, Said] = {}
+    for one in rest:
+        taken = one.message.id in fresh or history.find(reader, pointer.history, one.message.id) is not None
+        placed = _renamed(one) if taken else one
+        fresh[placed.message.id] = placed
+    return [*fresh.values()]
+
+
+def _renamed(one: Said) -> Said:
+    """The same under another id; it still says which is its own."""
+    message, name = one.message, new_id()
+    kept = dict((message.metadata or {}).get(KEPT) or {})
+    if "whole" not in kept:
+        kept.setdefault("id", message.id)
+    body, plain = codec.encode_message(replace(message, id=name, metadata={KEPT: kept}))
+    usage = None if one.usage is None else replace(one.usage, id=name)
+    return replace(one, body=body, digest=codec.digest(body), message=plain, usage=usage)
+
+
 def _size(message: BaseMessage) -> int:
-    return 1_000 + len(str(message.content))
+    return 1_000 + len(str(message.__dict__).encode("utf-8", "surrogatepass"))
 
 
 def _texts(message: Message) -> list[tuple[bytes, Place]]:

@@ -1,0 +1,63 @@
+"""Messages of LangGraph's at the limits: large ones, pictures, contents that mean nothing to Holdfast."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+import holdfast
+from holdfast import Holdfast
+from holdfast.adapters.langgraph import HoldfastSaver
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+@pytest.fixture
+def hf(tmp_path: Path) -> Iterator[Holdfast]:
+    with holdfast.open(f"sqlite:///{tmp_path}/graphs.db", timeout=5) as hf:
+        yield hf
+
+
+def _graph(hf: Holdfast) -> Any:
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("answer", lambda _: {"messages": [AIMessage("ok")]})
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=HoldfastSaver(hf))
+
+
+def _kept(hf: Holdfast, *messages: BaseMessage) -> list[Any]:
+    """What another saver reads of messages that a graph was given."""
+    _graph(hf).invoke({"messages": list(messages)}, CONFIG)
+    return [one.content for one in _graph(hf).get_state(CONFIG).values["messages"][: len(messages)]]
+
+
+def test_messages_of_megabytes_come_back(hf: Holdfast) -> None:
+    texts = [f"{n} " + "word " * 500_000 for n in range(3)]
+    assert _kept(hf, *map(HumanMessage, texts)) == texts
+    assert [one.text for one in hf.sessions.messages("t")][:3] == texts
+
+
+def test_a_large_picture_is_kept_beside_its_message(hf: Holdfast) -> None:
+    body = base64.b64encode(random.Random(7).randbytes(300_000)).decode()
+    content: Any = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{body}"}}]
+    assert _kept(hf, HumanMessage(content, id="m")) == [content]
+
+
+def test_a_large_picture_can_be_said_again_under_the_same_id(hf: Holdfast) -> None:
+    body = base64.b64encode(random.Random(7).randbytes(300_000)).decode()
+    content: Any = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{body}"}}]
+    _kept(hf, HumanMessage("a picture follows", id="m"))
+    assert _kept(hf, HumanMessage(content, id="m")) == [content]
+    assert _graph(hf).get_state(CONFIG).values["messages"][0].id == "m"
+
+
+def test_a_block_that_is_no_picture_whatever_it_says_is_kept(hf: Holdfast) -> None:
+    content: Any = [{"type": "image_url", "url": "https://example.org/a.png"}, {"type": "image_url", "image_url": None}]
+    assert _kept(hf, HumanMessage(content)) == [content]
