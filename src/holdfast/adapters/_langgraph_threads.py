@@ -13,7 +13,7 @@ from holdfast.checkpoint_records import StoredCheckpoint, find, newest_first, re
 from holdfast.client import Holdfast
 from holdfast.commits import get
 from holdfast.contracts import Query, Reader, Record
-from holdfast.errors import InvalidId
+from holdfast.errors import AlreadyExists, InvalidId
 from holdfast.filters import Filter
 from holdfast.history import Seen
 from holdfast.ids import MAX_ID, check_id
@@ -85,40 +85,67 @@ def thread_of(value: object, ns: object) -> Thread:
 # sessions
 
 
+def look_up(reader: Reader, thread: Thread) -> Seen | None:
+    """The head of a thread's session, or None; a namespace that has outlived its thread is not one of a new thread."""
+    seen = history.look_up(reader, thread.session_id)
+    if seen is None or not thread.ns:
+        return seen
+    root = history.look_up(reader, thread.root.session_id)
+    return seen if root is not None and root.pointer.history == seen.pointer.history else None
+
+
 def ensure(hf: Holdfast, thread: Thread, agent_id: str | None) -> Seen:
     """The head of a thread's session, which is made if it is not there; a namespace joins its thread's history."""
     store, name = hf._ground.store, thread.session_id
-    seen = history.look_up(store, name)
+    seen = look_up(store, thread)
     if seen is None:
+        _make(hf, thread, agent_id)
+        seen = history.must_see(store, name)
+    record = get(store, SESSIONS, name) if thread.ns else None
+    session = None if record is None else read_session(record)
+    if session is not None and _marked(session) != thread:  # a fork begins with its origin's metadata
+        hf.sessions.update(name, metadata={**(session.metadata or {}), **_metadata(thread)})
+        seen = history.must_see(store, name)
+    return seen
+
+
+def _make(hf: Holdfast, thread: Thread, agent_id: str | None) -> None:
+    name = thread.session_id
+    try:
         if not thread.ns:
             hf.sessions.create(id=name, agent_id=agent_id, metadata=_metadata(thread))
         else:
-            ensure(hf, thread.root, agent_id)
+            root, stale = ensure(hf, thread.root, agent_id), history.look_up(hf._ground.store, name)
+            if stale is not None and stale.pointer.history != root.pointer.history:
+                hf.sessions.delete(name)
             title = thread.ns.rpartition("|")[2].partition(":")[0]
             hf.sessions._fork(thread.root.session_id, name, lambda _, pointer: pointer, title=title or None)
-        seen = history.must_see(store, name)
-    if thread.ns and _thread(store, name) != thread:
-        hf.sessions.update(name, metadata=_metadata(thread))
-        seen = history.must_see(store, name)
-    return seen
+    except AlreadyExists:
+        return  # another writer was first
 
 
 def _metadata(thread: Thread) -> dict[str, Any]:
     return {MARK: {"thread": thread.id, "ns": thread.ns}}
 
 
-def _thread(reader: Reader, session_id: str) -> Thread | None:
-    record = get(reader, SESSIONS, session_id)
-    return None if record is None else named(read_session(record))
-
-
-def named(session: Stored) -> Thread | None:
-    """The thread that a session is; None for sessions of others, and for forks that others have made of one."""
+def _marked(session: Stored) -> Thread | None:
+    """The thread that a session's metadata says it is; None for others' sessions, and for forks made by others."""
     told = (session.metadata or {}).get(MARK)
     if not isinstance(told, dict) or not isinstance(told.get("thread"), str):
         return None
     thread = Thread(told["thread"], str(told.get("ns", "")))
     return thread if thread.session_id == session.id else None
+
+
+def named(reader: Reader, session: Stored) -> Thread | None:
+    """The thread that a session is: its metadata says so, or, since that is the user's, its checkpoints do."""
+    marked = _marked(session)
+    if marked is not None:
+        return marked
+    root, _, ns = session.id.partition("|")
+    thread = Thread(root.replace("%7C", "|").replace("%25", "%"), ns)
+    seen = history.look_up(reader, session.id) if thread.session_id == session.id else None
+    return None if seen is None or next(entries(reader, seen.pointer.uid), None) is None else thread
 
 
 def threads(reader: Reader, thread_id: str | None = None) -> Iterator[Thread]:
@@ -129,7 +156,7 @@ def threads(reader: Reader, thread_id: str | None = None) -> Iterator[Thread]:
         if root is None:
             return
         query = Query(kind=SESSIONS, where=(Filter("history", "=", root.fields[1]),))
-    found = (named(read_session(record)) for record in reader.scan(query))
+    found = (named(reader, read_session(record)) for record in reader.scan(query))
     mine = (one for one in found if one is not None and thread_id in (None, one.id))
     yield from sorted(mine, key=lambda one: (one.id, one.ns))
 

@@ -36,7 +36,7 @@ from ._langgraph_payloads import Write, task_key
 from ._langgraph_puts import Putting
 from ._langgraph_reads import Reading
 from ._langgraph_store import HoldfastStore
-from ._langgraph_threads import Entry, Thread, ensure, entries, entry_of, latest, thread_of, threads
+from ._langgraph_threads import Entry, Thread, ensure, entries, entry_of, latest, look_up, thread_of, threads
 from ._langgraph_transcripts import Memory, Reel
 from ._langgraph_values import Given, pack
 from ._langgraph_writes import put_writes
@@ -79,7 +79,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         """The checkpoint that a config names, or its thread's latest; None if there is none."""
         thread = _thread(config)
         with self._hf._within(None):
-            seen = history.look_up(self._hf._store, thread.session_id)
+            seen = look_up(self._hf._store, thread)
             entry = None if seen is None else self._entry(seen, get_checkpoint_id(config))
             return None if entry is None else self._tuple(thread, entry)
 
@@ -134,7 +134,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         else:
             named = [_thread(config)]
         for thread in named:
-            seen = history.look_up(store, thread.session_id)
+            seen = look_up(store, thread)
             if seen is not None:
                 yield thread, seen
 
@@ -150,7 +150,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         """What delta channels are rebuilt of, along the chain of parents."""
         thread = _thread(config)
         with self._hf._within(None):
-            seen = history.look_up(self._hf._store, thread.session_id)
+            seen = look_up(self._hf._store, thread)
             entry = None if seen is None else self._entry(seen, get_checkpoint_id(config))
             return (
                 {name: {"writes": []} for name in channels} if entry is None else self._reading.delta(entry, channels)
