@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
 import holdfast
@@ -91,3 +93,60 @@ def test_several_writers_may_begin_a_thread_at_once(hf: Holdfast) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(put, range(4)))
     assert len(list(HoldfastSaver(hf).list(CONFIG))) == 4
+
+
+# deleting while others put
+
+
+class Sum(TypedDict):
+    document: str
+    n: Annotated[int, operator.add]
+
+
+def _counting(saver: HoldfastSaver) -> Any:
+    builder: Any = StateGraph(Sum)
+    builder.add_node("node", lambda _: {"n": 1})
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=saver)
+
+
+class Meanwhile(JsonPlusSerializer):
+    """LangGraph's serialiser, during whose next use something happens."""
+
+    what: Any = None
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        what, self.what = self.what, None
+        if what is not None:
+            what()
+        return super().dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        what, self.what = self.what, None
+        if what is not None:
+            what()
+        return super().loads_typed(data)
+
+
+def test_pruning_leaves_what_a_put_of_another_process_needs(hf: Holdfast) -> None:
+    serde, config = Meanwhile(), {**CONFIG, "metadata": {"who": "ann"}}
+    other = _counting(HoldfastSaver(hf))
+    other.invoke({"document": "long", "n": 1}, config)
+    serde.what = lambda: other.invoke({"n": 1}, config)
+    HoldfastSaver(hf, serde=serde).prune(["t"])
+    assert _counting(HoldfastSaver(hf)).get_state(CONFIG).values == {"document": "long", "n": 4}
+    assert len(list(other.get_state_history(CONFIG))) == 1
+
+
+def test_a_put_takes_along_what_another_process_prunes(hf: Holdfast) -> None:
+    serde = Meanwhile()
+    saver = HoldfastSaver(hf, serde=serde)
+    graph = _counting(saver)
+    graph.invoke({"document": "long", "n": 1}, CONFIG)
+    graph.invoke({"n": 1}, CONFIG)
+    older = [one for one in graph.get_state_history(CONFIG) if "document" in one.values][2]
+    found: Any = saver.get_tuple(older.config)
+    serde.what = lambda: HoldfastSaver(hf).prune(["t"])
+    fresh = {**found.checkpoint, "id": empty_checkpoint()["id"]}
+    saver.put(older.config, fresh, {"source": "fork", "step": 9, "parents": {}, "why": "test"}, {})  # type: ignore[arg-type, typeddict-unknown-key]
+    assert _counting(HoldfastSaver(hf)).get_state(CONFIG).values["document"] == "long"

@@ -23,7 +23,7 @@ from holdfast.contracts import Delete, Insert, Put, Query, Reader, Write
 from holdfast.errors import Conflict
 from holdfast.history import Seen
 from holdfast.ids import check_id
-from holdfast.kinds import PENDING
+from holdfast.kinds import CHECKPOINTS, PENDING
 from holdfast.nouns import Ground
 
 from ._langgraph_payloads import Packed, Payload, to_text
@@ -64,7 +64,7 @@ class Putting:
             telling = self._telling(messages[count:], known.ids[count - 1] if count else ROOT)
             telling.prepare(seen.pointer.session_id)
         self._older = partial(known.texts, count)
-        told = self._commit(seen, self._payload(parent, log), parent, telling)
+        told = self._commit(seen, log, parent, telling)
         if parent is not None:
             self._memory.follow(owner, parent.id, parent.stored.at, told.texts)
             if log is not None and messages is None:
@@ -77,15 +77,16 @@ class Putting:
     def _telling(self, messages: Sequence[Any], behind: str) -> Telling:
         return Telling(self._ground, self._serde, messages, behind, self._moment())
 
-    def _commit(self, seen: Seen, payload: Payload, parent: Entry | None, telling: Telling | None) -> Told:
-        session_id, owner = seen.pointer.session_id, seen.pointer.uid
+    def _commit(self, seen: Seen, log: Log | None, parent: Entry | None, telling: Telling | None) -> Told:
+        session_id, owner, payload = seen.pointer.session_id, seen.pointer.uid, self._payload(parent, log)
         told: list[Told] = []
 
         def place(reader: Reader) -> list[Write]:
             now_seen = history.must_see(reader, session_id)
             if now_seen.pointer.uid != owner:
                 raise Conflict(f"thread {session_id!r} was deleted meanwhile; put the checkpoint again")
-            return self._place(reader, now_seen, payload, parent, telling, told)
+            now = self._present(reader, payload, log)
+            return self._place(reader, now_seen, now, parent, telling, told)
 
         commit(self._ground.store, place)
         self._ground.remember(told[-1].seen)
@@ -130,6 +131,14 @@ class Putting:
             updated=checkpoint.get("updated_channels"),
             rest=self._pack(rest) if rest else None,
         )
+
+    def _present(self, reader: Reader, payload: Payload, log: Log | None) -> Payload:
+        """The payload, made anew if a deletion has taken checkpoints meanwhile that hold values of it."""
+        stamps = sorted({*payload.held.values()})
+        if not stamps or None not in reader.get(CHECKPOINTS, [(self._owner, at) for at in stamps]):
+            return payload
+        parent = None if self._given.parent is None else entry_of(reader, self._owner, self._given.parent)
+        return self._payload(parent, log)
 
     def _pack(self, value: Mapping[str, Any]) -> Packed:
         return pack(self._serde, dict(value))

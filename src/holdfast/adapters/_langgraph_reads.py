@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from holdfast import checkpoint_records as records
 from holdfast.checkpoint_texts import texts_of
-from holdfast.contracts import Delete, Put, Query, Write
+from holdfast.contracts import Delete, Put, Query, Require, Write
 from holdfast.errors import CorruptData
-from holdfast.kinds import CHECKPOINTS, PENDING
+from holdfast.history import Seen
+from holdfast.kinds import CHECKPOINTS, HEADS, PENDING
 from holdfast.nouns import Ground
 
 from ._langgraph_lists import is_segment, load_list
@@ -172,17 +173,20 @@ class Reading:
             missing = {name for name in missing if not one.has(name)}
         return needed
 
-    def delete(self, kept: Sequence[Entry], gone: Sequence[Entry], commit: Callable[[Sequence[Write]], object]) -> None:
-        """Remove some checkpoints of a session; a value that others name moves to the oldest of these first."""
+    def delete(self, kept: Sequence[Entry], gone: Sequence[Entry], seen: Seen) -> None:
+        """Remove some checkpoints of a session; a value that others name moves to the oldest of these first.
+
+        Moved if the session has changed since it was seen; what was removed until then nobody needs.
+        """
         leaving = {one.stored.at: one for one in gone}
         holders: dict[tuple[str, int], int] = {}
         ordered = sorted(kept, key=lambda one: one.stored.at)
         moved = [_taken_in(one, leaving, holders) for one in ordered if _refers(one, leaving)]
-        doomed: list[Write] = [Delete(CHECKPOINTS, one.record.key) for one in gone]
-        doomed += [Delete(PENDING, (one.stored.owner, one.id)) for one in gone]
+        doomed = [write for one in sorted(gone, key=lambda one: -one.stored.at) for write in _removal(one)]
+        still = Require(HEADS, (seen.pointer.session_id,), seen.digest)
         for writes in (moved, doomed):
             for start in range(0, len(writes), _BATCH):
-                commit(writes[start : start + _BATCH])
+                self._store.commit([still, *writes[start : start + _BATCH]])
 
 
 def _taken_in(entry: Entry, leaving: Mapping[int, Entry], holders: dict[tuple[str, int], int]) -> Write:
@@ -203,6 +207,10 @@ def _taken_in(entry: Entry, leaving: Mapping[int, Entry], holders: dict[tuple[st
     payload = replace(entry.payload, values=values, held=held)
     stored = replace(entry.stored, extra={MARK: to_text(payload)}, texts=texts)
     return Put(records.checkpoint_record(stored), entry.record.digest)
+
+
+def _removal(entry: Entry) -> list[Write]:
+    return [Delete(CHECKPOINTS, entry.record.key), Delete(PENDING, (entry.stored.owner, entry.id))]
 
 
 def _refers(entry: Entry, gone: Mapping[int, Entry]) -> bool:

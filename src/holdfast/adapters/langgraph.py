@@ -29,7 +29,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from holdfast import history
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
-from holdfast.errors import InvalidInput
+from holdfast.contracts import Moved
+from holdfast.errors import Busy, InvalidInput
 from holdfast.history import Seen
 
 from ._langgraph_payloads import Write, task_key
@@ -47,6 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CHUNK = 20
+_ATTEMPTS = 100  # of a deletion that others' puts make begin anew
 _TURNS = 64  # threads of LangGraph's that put at the same time, at most
 
 
@@ -233,14 +235,25 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def _delete(self, config: RunnableConfig | None, keep: Callable[[Sequence[Entry]], set[str]]) -> None:
         """Remove all checkpoints but those that `keep` names, session by session."""
         with self._hf._within(None):
-            for thread, seen in self._sessions(config):
+            for thread, _ in self._sessions(config):
                 with self._turn(thread):
-                    found = list(entries(self._hf._store, seen.pointer.uid))
-                    names = keep(found) if found else set()
-                    kept = [one for one in found if one.id in names]
-                    gone = [one for one in found if one.id not in names]
-                    if gone:
-                        self._reading.delete(kept, gone, self._hf._store.commit)
+                    self._delete_in(thread, keep)
+
+    def _delete_in(self, thread: Thread, keep: Callable[[Sequence[Entry]], set[str]]) -> None:
+        """Remove them from one session; a put of another process's meanwhile may need what was to go: begin anew."""
+        for _ in range(_ATTEMPTS):
+            seen = look_up(self._hf._store, thread)
+            found = [] if seen is None else list(entries(self._hf._store, seen.pointer.uid))
+            names = keep(found) if found else set()
+            kept = [one for one in found if one.id in names]
+            gone = [one for one in found if one.id not in names]
+            try:
+                if seen is not None and gone:
+                    self._reading.delete(kept, gone, seen)
+                return
+            except Moved:
+                continue
+        raise Busy(f"thread {thread.id!r} is written to all the time; prune it when it rests")
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its namespaces, checkpoints and writes to another, which shares nothing with it."""
