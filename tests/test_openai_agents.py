@@ -409,3 +409,25 @@ def test_a_killed_agent_goes_on_where_it_was(agent: Agent[Any], tmp_path: Path) 
     with holdfast.open(store) as hf:
         assert read(hf) == run(unbroken.get_items())
         assert hf.verify().ok
+
+
+def test_items_that_are_added_while_others_pop_stay(tmp_path: Path) -> None:
+    async def work(hf: Holdfast) -> tuple[list[Any], list[Any]]:
+        sessions = [HoldfastSession(hf, "chat") for _ in range(8)]
+        await sessions[0].add_items(said("first"))
+        adds = [one.add_items(said(str(n))) for n, one in enumerate(sessions * 3)]
+        pops = [one.pop_item() for one in sessions * 2]
+        done = await asyncio.gather(
+            *(job for pair in zip(adds, pops, strict=False) for job in pair), *adds[len(pops) :]
+        )
+        return [item for item in done if item is not None], await sessions[0].get_items()
+
+    with holdfast.open(f"sqlite:///{tmp_path}/chat.db") as hf:
+        popped, left = asyncio.run(work(hf))
+    assert sorted(one["content"] for one in popped + left) == sorted(["first", *map(str, range(24))])
+
+
+def test_items_of_more_than_one_commit_are_added(session: HoldfastSession) -> None:
+    items = said(*(f"{n} " + "word " * 400_000 for n in range(5)))
+    run(session.add_items(items))
+    assert run(session.get_items()) == items

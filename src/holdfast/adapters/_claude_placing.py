@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.adapters._claude_entries import KEY, answer_of, is_spoken, messages_from, part_id, uuid_of
+from holdfast.adapters._together import lots
 from holdfast.appends import ROOT
 from holdfast.client import Holdfast
 from holdfast.errors import AlreadyExists
@@ -67,8 +68,8 @@ class Placing:
                 plan.add(entry)
             known |= {uuid} if uuid is not None else set()
         for run in plan.runs:
-            for start in range(0, len(run.messages), _BATCH):
-                self._append(session_id, run.messages[start : start + _BATCH], run.parent if start == 0 else None)
+            for n, some in enumerate(lots(run.messages, _BATCH)):
+                self._append(session_id, some, run.parent if n == 0 else None)
         for message_id, usage in plan.used.items():
             self._hf.sessions.update_usage(session_id, message_id, usage)
 

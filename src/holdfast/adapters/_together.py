@@ -10,11 +10,11 @@ from msgspec import Struct
 from holdfast import codec, history
 from holdfast.client import Holdfast
 from holdfast.commits import get
-from holdfast.contracts import Insert, Put, Reader, Write
+from holdfast.contracts import MAX_BYTES, Insert, Put, Reader, Write
 from holdfast.history import Seen
 from holdfast.ids import check_id
 from holdfast.kinds import SESSIONS
-from holdfast.model import Json, Page
+from holdfast.model import Json, Media, Message, Page
 from holdfast.session_records import Stored, check_readable, read_stored, session_record, stored_record
 
 T = TypeVar("T")
@@ -51,6 +51,27 @@ def every(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
         cursor = found.cursor
         if cursor is None:
             return
+
+
+def lots(messages: Sequence[Message], most: int) -> Iterator[list[Message]]:
+    """The messages in their order, at most so many at a time and no more than one commit takes."""
+    lot: list[Message] = []
+    size = 0
+    for message in messages:
+        own = _size(message)
+        if lot and (len(lot) == most or size + own > MAX_BYTES // 2):
+            yield lot
+            lot, size = [], 0
+        lot.append(message)
+        size += own
+    if lot:
+        yield lot
+
+
+def _size(message: Message) -> int:
+    """The bytes of a message, about; those of media are put apart from it."""
+    media = sum(len(part.data) for part in message.content if isinstance(part, Media) and part.data is not None)
+    return len(codec.encode_message(message)[0]) - media * 4 // 3
 
 
 def begin(hf: Holdfast, **fields: Any) -> list[Write]:

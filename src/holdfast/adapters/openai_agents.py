@@ -6,7 +6,6 @@ beside it. Nothing is deleted: popping and clearing move the head, and what was 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -16,18 +15,24 @@ from agents.result import RunResultBase
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast import history
 from holdfast.adapters._awaited import Awaited
 from holdfast.adapters._openai_items import items_of, messages_of
+from holdfast.adapters._together import lots
 from holdfast.aio import AsyncHoldfast
 from holdfast.appends import ROOT
 from holdfast.client import Holdfast
-from holdfast.errors import AlreadyExists, NotFound
+from holdfast.commits import commit
+from holdfast.contracts import Reader, Write
+from holdfast.errors import AlreadyExists, Busy, NotFound
+from holdfast.holds import check_free
 from holdfast.ids import check_count, check_id
 from holdfast.model import Found, Message, Session, Tree, Usage, UsageTotal
 
 __all__ = ["HoldfastSession", "Turn"]
 
 _BATCH = 400  # items of one commit
+_ATTEMPTS = 100  # to pop what is the last item, while others write
 _LOOK_BACK = 64  # messages in which a call or an answer of late is looked for
 
 
@@ -65,7 +70,6 @@ class HoldfastSession:
         self._given = hf
         self._store = Awaited(hf)
         self._hf = self._store.hf
-        self._popping = threading.Lock()
 
     # the protocol
 
@@ -76,7 +80,7 @@ class HoldfastSession:
         return cast(list[TResponseInputItem], found)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items behind the last one; all or none of up to 400."""
+        """Add items behind the last one; all or none of up to 400 with 4 MB."""
         if items:
             await self._store.call(self._add, items)
 
@@ -150,9 +154,8 @@ class HoldfastSession:
         return [item for message in said for item in items_of(message, self._hf.artifacts.read)]
 
     def _add(self, items: Sequence[Any]) -> None:
-        messages = self._named(messages_of(items))
-        for start in range(0, len(messages), _BATCH):
-            self._append(messages[start : start + _BATCH])
+        for some in lots(self._named(messages_of(items)), _BATCH):
+            self._append(some)
 
     def _append(self, messages: Sequence[Message]) -> None:
         try:
@@ -179,17 +182,36 @@ class HoldfastSession:
         ]
 
     def _pop(self) -> Any:
-        with self._popping:
-            while True:
-                last = next(iter(self._hf.sessions.messages(self.session_id, last=1)), None)
-                if last is None:
-                    return None
-                items = items_of(last, self._hf.artifacts.read)
-                self._hf.sessions.switch(self.session_id, at=last.parent_id or ROOT)
-                if len(items) > 1:  # a message of another program's, which says several things at once
-                    self._append(messages_of(items[:-1]))
-                if items:
-                    return items[-1]
+        for _ in range(_ATTEMPTS):
+            last = next(iter(self._hf.sessions.messages(self.session_id, last=1)), None)
+            if last is None:
+                return None
+            if not self._step_back(last):
+                continue
+            items = items_of(last, self._hf.artifacts.read)
+            if len(items) > 1:  # a message of another program's, which says several things at once
+                self._append(messages_of(items[:-1]))
+            if items:
+                return items[-1]
+        raise Busy(f"others write to session {self.session_id!r} all the time; pop when they rest")
+
+    def _step_back(self, last: Message) -> bool:
+        """Move the head in front of the last message; False if that is not the last any more."""
+        store, sessions = self._hf._store, self._hf.sessions
+        is_last: list[bool] = []
+
+        def place(reader: Reader) -> list[Write]:
+            seen = history.must_see(reader, self.session_id)
+            is_last[:] = [seen.pointer.message_id == last.id]
+            if not is_last[0]:
+                return []
+            check_free(reader, seen.pointer, store)
+            goal = sessions._goal(reader, seen.pointer, None, last.parent_id or ROOT)
+            return history.move(seen, sessions._point(reader, seen.pointer, *goal))[1]
+
+        commit(store, place)
+        self._hf._ground.heads.pop(self.session_id, None)
+        return is_last[0]
 
     def _clear(self) -> None:
         try:

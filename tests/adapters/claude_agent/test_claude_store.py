@@ -289,3 +289,28 @@ def test_an_async_store_is_taken_as_well(tmp_path: Path) -> None:
             return await store.load(KEY)
 
     assert exactly(run(talk())) == exactly(LINES)
+
+
+def test_transcripts_of_deep_directories_are_kept_with_their_subagents(store: HoldfastSessionStore) -> None:
+    deep = project_key_for_directory("/srv/" + "a-long-name/" * 30)
+    key: Any = {"project_key": deep, "session_id": TIDES}
+    below: Any = {**key, "subpath": "subagents/agent-a1b2c3d4e5f6"}
+    run(store.append(key, [line("u-1", None, "above")]))
+    run(store.append(below, [line("u-2", None, "below")]))
+    assert run(store.load(below)) == [line("u-2", None, "below")]
+    assert [one["session_id"] for one in run(store.list_sessions(deep))] == [TIDES]
+    assert run(store.list_subkeys(key)) == [below["subpath"]]
+    run(store.delete(key))
+    assert run(store.load(below)) is None
+
+
+def test_metadata_of_ones_own_does_not_hide_a_transcript(hf: Holdfast, store: HoldfastSessionStore) -> None:
+    run(store.append(KEY, [line("u-1", None, "Tides?")]))
+    hf.sessions.update(ID, metadata={"customer": 7})
+    assert [one["session_id"] for one in run(store.list_sessions("tides"))] == [TIDES]
+
+
+def test_lines_of_more_than_one_commit_are_kept(store: HoldfastSessionStore) -> None:
+    lines = [line(f"u-{n}", f"u-{n - 1}" if n else None, f"{n} " + "word " * 400_000) for n in range(5)]
+    run(store.append(KEY, lines))
+    assert run(store.load(KEY)) == lines
