@@ -19,28 +19,35 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
+from holdfast import codec
 from holdfast.adapters._awaited import Awaited
 from holdfast.adapters._claude_entries import check_entries, entries_of
 from holdfast.adapters._claude_placing import Placing
 from holdfast.aio import AsyncHoldfast
 from holdfast.client import Holdfast
 from holdfast.errors import AlreadyExists, InvalidInput
-from holdfast.ids import check_id, micros
+from holdfast.ids import MAX_ID, check_id, micros
 from holdfast.model import Json, Session
 
 __all__ = ["HoldfastSessionStore", "session_id_of"]
 
-_OURS = "claude"  # in the metadata of a session that is a transcript; which one, its id says
+_OURS = "claude"  # in the metadata of a session that is a transcript, for people; which one, its id says
 _SUMMARY = "claude_summary"
 
 
 def session_id_of(key: SessionKey) -> str:
-    """The id of the session that a key stands for: `session/project`, and for a subagent its path behind that."""
+    """The id of the session that a key stands for: `session/project`, and for a subagent its path behind that.
+
+    Where that is longer than an id may be, the project is hashed.
+    """
     named = (key.get("session_id"), key.get("project_key"), *([key["subpath"]] if "subpath" in key else []))
     if not all(isinstance(one, str) and one for one in named):
         raise InvalidInput(f"a session key names a project_key, a session_id and perhaps a subpath, not {key!r}")
     session, project, *below = (str(one) for one in named)
-    return check_id("/".join([quote(session, safe=""), quote(project, safe=""), *below]), "session id")
+    own = "/".join([quote(session, safe=""), quote(project, safe=""), *below])
+    if len(own) > MAX_ID:
+        own = "/".join([quote(session, safe=""), codec.digest(project.encode()).hex(), *below])
+    return check_id(own, "session id")
 
 
 class HoldfastSessionStore:
@@ -162,10 +169,11 @@ class HoldfastSessionStore:
 def _key_of(session: Session) -> SessionKey | None:
     """The key that a session stands for; None for one that is no transcript."""
     named = session.id.split("/", 2)
-    if _OURS not in (session.metadata or {}) or len(named) < 2:
+    if session.agent_id is None or len(named) < 2 or not all(named):
         return None
-    key: SessionKey = {"project_key": unquote(named[1]), "session_id": unquote(named[0])}
-    return {**key, "subpath": named[2]} if len(named) > 2 else key
+    key: SessionKey = {"project_key": session.agent_id, "session_id": unquote(named[0])}
+    key = {**key, "subpath": named[2]} if len(named) > 2 else key
+    return key if session_id_of(key) == session.id else None
 
 
 def _listed(key: SessionKey, session: Session) -> SessionStoreListEntry:
