@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
 import holdfast
 from holdfast import Holdfast
 from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.errors import InvalidInput
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -61,3 +65,20 @@ def test_a_large_picture_can_be_said_again_under_the_same_id(hf: Holdfast) -> No
 def test_a_block_that_is_no_picture_whatever_it_says_is_kept(hf: Holdfast) -> None:
     content: Any = [{"type": "image_url", "url": "https://example.org/a.png"}, {"type": "image_url", "image_url": None}]
     assert _kept(hf, HumanMessage(content)) == [content]
+
+
+class Reversed:
+    """A cipher for tests."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "reversed", plaintext[::-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:  # noqa: ARG002
+        return ciphertext[::-1]
+
+
+def test_a_pickle_is_refused_also_when_it_is_encrypted(hf: Holdfast) -> None:
+    serde = EncryptedSerializer(Reversed(), JsonPlusSerializer(pickle_fallback=True))
+    checkpoint = {**empty_checkpoint(), "channel_values": {"x": object()}, "channel_versions": {"x": 1}}
+    with pytest.raises(InvalidInput, match="no pickles"):
+        HoldfastSaver(hf, serde=serde).put(CONFIG, checkpoint, {}, {"x": 1})  # type: ignore[arg-type]

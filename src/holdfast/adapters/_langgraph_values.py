@@ -10,6 +10,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from msgspec import Struct
 
 from holdfast.contracts import Reader
+from holdfast.errors import InvalidInput
 
 from ._langgraph_lists import common, encoded, load_list, name_of, segments
 from ._langgraph_payloads import Packed
@@ -60,8 +61,10 @@ class Held(Struct, frozen=True):
 
 
 def pack(serde: SerializerProtocol, value: object) -> Packed:
-    """A value as LangGraph encodes it."""
+    """A value as LangGraph encodes it; InvalidInput for a pickle, encrypted or not."""
     kind, body = serde.dumps_typed(value)
+    if kind.partition("+")[0] == "pickle":
+        raise InvalidInput(f"Holdfast stores no pickles; give a {type(value).__name__} a form that msgpack knows")
     return Packed(kind, [bytes(body)] if body else [])
 
 
