@@ -270,6 +270,24 @@ def test_a_database_that_cannot_hold_every_text_is_refused(url: str, encoding: s
         con.execute(f"DROP DATABASE {database} WITH (FORCE)".encode())
 
 
+def test_a_word_that_is_no_text_ends_the_listening_without_a_sound(url: str) -> None:
+    database = f"kit_{new_id().replace('-', '_')}"
+    with psycopg.connect(url, autocommit=True) as con:
+        con.execute(f"CREATE DATABASE {database} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0".encode())
+        store, place = PostgresStore(make_conninfo(url, dbname=database)), make_conninfo(url, dbname=database)
+        with store.wake("s", lambda: None), psycopg.connect(place, autocommit=True) as other:
+            listening = store._waking._thread
+            assert listening is not None
+            for _ in range(100):  # one who begins to listen may miss the first
+                other.execute(b"SELECT pg_notify('holdfast', E'\\xff')")
+                listening.join(0.1)
+                if not listening.is_alive():
+                    break
+            assert store._waking._thread is None
+        store.close()
+        con.execute(f"DROP DATABASE {database} WITH (FORCE)".encode())
+
+
 def test_a_server_that_is_not_there_is_said_to_be_so_at_once() -> None:
     with pytest.raises(ConnectionFailed, match="cannot be reached"):
         open_store("postgresql://nobody@127.0.0.1:1/none")

@@ -39,7 +39,10 @@ def name_of(space: int, owner: str) -> str:
 
 def listen(conninfo: str, heard: Heard, is_over: Ended) -> None:
     """Say every name that is heard, until it is over; ends at once where there is no direct connection to be had."""
-    with suppress(psycopg.Error), psycopg.connect(conninfo, autocommit=True, connect_timeout=CONNECT_S) as con:
+    with (
+        suppress(psycopg.Error, UnicodeError),  # in a database without an encoding others may say what is no text
+        psycopg.connect(conninfo, autocommit=True, connect_timeout=CONNECT_S) as con,
+    ):
         if con.execute("SELECT pg_backend_pid()").fetchone() != (con.info.backend_pid,):
             return  # who answers is not who has let us in
         con.execute(f"LISTEN {CHANNEL}")
