@@ -29,11 +29,11 @@ def hf(tmp_path: Path) -> Iterator[Holdfast]:
         yield hf
 
 
-def _graph(hf: Holdfast) -> Any:
+def _graph(hf: Holdfast, serde: JsonPlusSerializer | None = None) -> Any:
     builder: Any = StateGraph(MessagesState)
     builder.add_node("answer", lambda _: {"messages": [AIMessage("ok")]})
     builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=HoldfastSaver(hf))
+    return builder.compile(checkpointer=HoldfastSaver(hf, serde=serde))
 
 
 def _kept(hf: Holdfast, *messages: BaseMessage) -> list[Any]:
@@ -82,3 +82,17 @@ def test_a_pickle_is_refused_also_when_it_is_encrypted(hf: Holdfast) -> None:
     checkpoint = {**empty_checkpoint(), "channel_values": {"x": object()}, "channel_versions": {"x": 1}}
     with pytest.raises(InvalidInput, match="no pickles"):
         HoldfastSaver(hf, serde=serde).put(CONFIG, checkpoint, {}, {"x": 1})  # type: ignore[arg-type]
+
+
+class Rated(HumanMessage):
+    """A message of a class that LangGraph builds only where it is allowed."""
+
+    stars: int = 0
+
+
+def test_a_message_of_a_class_that_may_not_be_built_is_a_dict_and_the_graph_goes_on(hf: Holdfast) -> None:
+    _graph(hf).invoke({"messages": [Rated(content="Nice", id="m", stars=5)]}, CONFIG)
+    strict = _graph(hf, JsonPlusSerializer(allowed_msgpack_modules=[]))
+    assert strict.get_state(CONFIG).values["messages"][0]["stars"] == 5
+    strict.invoke({"messages": [HumanMessage("Thank you")]}, CONFIG)
+    assert [one.content for one in strict.get_state(CONFIG).values["messages"]] == ["Nice", "ok", "Thank you", "ok"]

@@ -163,8 +163,10 @@ def _state(message: BaseMessage) -> State:
     return (type(message), message.__dict__, message.__pydantic_extra__)
 
 
-def _kept(message: BaseMessage) -> State:
+def _kept(message: BaseMessage | dict[str, Any]) -> State:
     """A message's state that stays as it is when the message is changed in place."""
+    if not isinstance(message, BaseMessage):  # LangGraph gives a dict for a class that it may not build
+        return (type(message), {}, None)
     fields = {name: _copied(one) for name, one in message.__dict__.items()}
     return (type(message), fields, _copied(message.__pydantic_extra__))
 
