@@ -33,7 +33,7 @@ class Mongo:
 
     @pytest.fixture(autouse=True)
     def _database(self) -> None:
-        self.url = database_at(shared("mongo", start), f"kit_{new_id()}")
+        self.url = database_at(shared("mongo", start, each_worker=True), f"kit_{new_id()}")
 
     def open(self, namespace: str) -> RecordStore:
         return MongoStore(self.url, namespace=namespace)

@@ -39,15 +39,17 @@ class Missing(Exception):
     """A server that cannot be had here."""
 
 
-def shared(name: str, start: Callable[[Path], Server], *, always: bool = True) -> str:
+def shared(name: str, start: Callable[[Path], Server], *, always: bool = True, each_worker: bool = False) -> str:
     """The address of the run's own server of this name, started if it is not running yet.
 
     `HOLDFAST_TEST_<NAME>_URL` takes its place. Where it cannot be had the test is skipped, but with CI=true it fails if
-    it is one that can `always` be had.
+    it is one that can `always` be had. With `each_worker` the processes that run tests side by side have one each.
     """
     given = os.environ.get(f"HOLDFAST_TEST_{name.upper()}_URL")
     if given:
         return given
+    if each_worker:
+        name = f"{name}-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     folder = Path(os.environ[FOLDER])
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
