@@ -4,6 +4,9 @@ BIN := .venv/bin
 ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shutil.disk_usage(p).free > 4 << 30 else "")
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
+# One process more than there are cores, since many tests wait for a server.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+
 # Frameworks that get an environment of their own, because their pins clash: each is an extra, and a folder of
 # tests/adapters/. BESIDE_ names extras that its tests need as well.
 ADAPTERS := claude-agent adk pydantic-ai pydantic-ai-harness
@@ -23,7 +26,7 @@ demo: setup
 	$(BIN)/holdfast demo
 
 test: setup
-	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n auto
+	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n $(WORKERS)
 
 test-adapters:
 	$(MAKE) --no-print-directory --jobs $(ADAPTERS:%=.venv-adapters/%/ready)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.testing import kills
 
-KILLS = int(os.environ.get("HOLDFAST_SURREAL_KILLS", "50"))
+KILLS = int(os.environ.get("HOLDFAST_SURREAL_KILLS", "15"))
 
 
 def test_a_kill_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Path) -> None:
@@ -17,5 +17,5 @@ def test_a_kill_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Path) -> 
 
 
 def test_a_kill_while_a_store_is_made_leaves_one_that_opens(tmp_path: Path) -> None:
-    for seed in range(8):
+    for seed in range(4):
         assert kills.run(f"surrealkv:///{tmp_path}/{seed}", 3, seed=seed, workers=1, answers=0).problems == []
