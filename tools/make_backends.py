@@ -98,7 +98,7 @@ PROMISES = {
         address="mongodb://host/agents",
         survives="power loss of a minority: it is in the journal of a majority of the servers",
         commit="one update of one document, which others finish",
-        verified="an emulator (nx-27017 0.8), kit but for one test that ran out of time, and faults; no MongoDB server",
+        verified="an emulator (nx-27017 0.8): whole kit and faults; no MongoDB server",
         hosts=True,
     ),
     "surreal": Promise(

@@ -212,11 +212,15 @@ def _in_utc(message: Message) -> Message:
     return replace(message, created_at=created_at.astimezone(UTC))
 
 
-def decode_message(body: bytes, what: str) -> Message:
-    """The message these bytes say; roles are read in any case, an unknown one is CorruptData."""
+def decode_message(body: bytes, what: str, *about: object) -> Message:
+    """The message these bytes say; roles are read in any case, an unknown one is CorruptData.
+
+    `about` is put into `what` by % where that is needed, which of thousands is seldom one.
+    """
     try:
         return _decode_message(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        what = what % about if about else what
         return _decode_odd_message(decode_envelope(body, what), what)
 
 

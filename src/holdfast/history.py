@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -262,31 +263,54 @@ def message_link(record: Record) -> bytes:
     return link
 
 
+_FEW = 200  # messages that are surely wanted all, when asked for by their places
+
+
 def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[Message]:
     """The messages of a segment, with their places, usage and marks."""
-    return (message for _, message in _numbered(reader, session_id, history, segment))
+    rows, placed = _placing(reader, session_id, history, segment)
+    return map(placed, rows)
 
 
 def read_as_written(reader: Reader, session_id: str, history: str, runs: list[Segment]) -> Iterator[Message]:
     """The messages of several segments of one session, in the order they were written."""
-    rows = [_numbered(reader, session_id, history, run) for run in runs]
-    return (message for _, message in heapq.merge(*rows, key=lambda row: row[0]))
+    numbered = [_numbered(*_placing(reader, session_id, history, run)) for run in runs]
+    return (message for _, message in heapq.merge(*numbered, key=lambda row: row[0]))
 
 
-def _numbered(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[tuple[int, Message]]:
-    """The messages of a segment with the numbers of their writes."""
+def _numbered(rows: Iterator[Record], placed: Callable[[Record], Message]) -> Iterator[tuple[int, Message]]:
+    """Messages with the numbers of their writes."""
+    return ((int(row.fields[1] or 0), placed(row)) for row in rows)
+
+
+def _placing(
+    reader: Reader, session_id: str, history: str, segment: Segment
+) -> tuple[Iterator[Record], Callable[[Record], Message]]:
+    """The rows of a segment, and what makes messages of them, one behind the other."""
     usages = _usages(reader, history, segment)
     pruned = _pruned(reader, history, segment)
     branch, low, before = segment.branch, segment.low, segment.before_id
     first = low if before is not None or low == 1 else low - 1
-    rows = Query(kind=MESSAGES, prefix=(history, branch), low=first, high=segment.high)
-    for row in reader.scan(rows):
-        seq = int(row.key[2])
-        if seq >= low:
-            message = codec.decode_message(row.body, f"message {seq} of session {session_id!r}")
-            codec.place(message, session_id, branch, seq, before, usages.get(seq), seq in pruned)
-            yield int(row.fields[1] or 0), message
+    count = segment.high - first + 1
+    limit = count if 0 < count <= _FEW else None
+    found = iter(reader.scan(Query(kind=MESSAGES, prefix=(history, branch), low=first, high=segment.high, limit=limit)))
+    if first < low:
+        for row in found:
+            if int(row.key[2]) >= low:  # the one before it is gone
+                found = chain([row], found)
+            else:
+                before = str(row.fields[0])
+            break
+
+    def placed(row: Record) -> Message:
+        nonlocal before
+        seq: int = row.key[2]  # type: ignore[assignment]
+        message = codec.decode_message(row.body, "message %d of session %r", seq, session_id)
+        codec.place(message, session_id, branch, seq, before, usages.get(seq), seq in pruned)
         before = row.fields[0]  # type: ignore[assignment]
+        return message
+
+    return found, placed
 
 
 def _usages(reader: Reader, history: str, segment: Segment) -> dict[int, Usage]:

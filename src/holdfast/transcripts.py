@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from holdfast import appends, blobs, codec, cursors, execution_records, history
@@ -184,8 +185,7 @@ class Transcripts(Noun):
         return history.end_of(reader, history.branch_at(reader, pointer.history, branch)) if end is None else end
 
     def _read(self, session_id: str, name: str, runs: list[Segment]) -> Iterator[Message]:
-        for run in runs:
-            yield from history.read(self._store, session_id, name, run)
+        return chain.from_iterable(history.read(self._store, session_id, name, run) for run in runs)
 
     def page(
         self,

@@ -18,7 +18,12 @@ import psycopg
 from servers import READY_S, Missing, Server, free_port, listens
 
 USER = "nobody"  # whose server could touch no files but its own
-SETTINGS = ("max_connections=300", "listen_addresses=127.0.0.1", "shared_buffers=64MB")
+SETTINGS = (
+    "max_connections=300",
+    "listen_addresses=127.0.0.1",
+    "shared_buffers=64MB",
+    "dynamic_shared_memory_type=mmap",  # in its folder, so that one that is killed leaves nothing behind
+)
 
 
 def start(folder: Path) -> Server:

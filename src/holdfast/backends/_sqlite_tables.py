@@ -327,7 +327,7 @@ class LogTable:
         start = found << POSITIONS
         statement = f"{self._range}{clause}{order}{limit}"
         rows = self._careful.fetch(con, statement, (start | low, start | high, *values))
-        return (self._record(row, owner, branch) for row in rows)
+        return iter([self._record(row, owner, branch) for row in rows])
 
     def _select_family(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
         """Rows of one owner by a filter, such as a message by its id."""
