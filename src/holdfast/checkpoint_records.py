@@ -7,6 +7,8 @@ above n, so a checkpoint depends on no other and any of them can go.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import get_args
 
 from holdfast import codec
 from holdfast.contracts import Query, Reader, Record
@@ -78,9 +80,35 @@ class StoredCapture(Capture, frozen=True, kw_only=True):
 
 def checkpoint_record(stored: StoredCheckpoint) -> Record:
     """The record of a checkpoint."""
-    body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
+    if is_plain(stored):
+        body = codec.encode(stored, "checkpoint")
+    else:
+        body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
     expires = None if stored.expires_at is None else micros(stored.expires_at)
     return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step, expires))
+
+
+_KINDS, _STATUSES = get_args(CheckpointKind), get_args(CheckpointStatus)
+
+
+def is_plain(stored: StoredCheckpoint) -> bool:
+    """Whether nothing of the caller's is in it but texts and a step, so that it surely reads back as it is."""
+    return (
+        stored.metadata is None
+        and stored.extra is None
+        and not stored.partial_results
+        and not stored.tool_calls
+        and not stored.texts
+        and stored.kind in _KINDS
+        and stored.status in _STATUSES
+        and (stored.step is None or type(stored.step) is int)
+        and type(stored.protected) is bool
+        and (stored.reason is None or type(stored.reason) is str)
+        and (stored.name is None or type(stored.name) is str)
+        and (stored.description is None or type(stored.description) is str)
+        and (stored.run_id is None or type(stored.run_id) is str)
+        and (stored.parent_id is None or type(stored.parent_id) is str)
+    )
 
 
 def capture_record(agent: str, session: str, number: int, capture: Capture) -> Record:
@@ -145,11 +173,12 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
     if stored.position is not None:
         at = stored.position
         head = Head(branch=at.branch, seq=at.seq, message_id=at.message_id)
-    kept = {name: getattr(stored, name) for name in _SHARED}
+    kept = dict(zip(_SHARED, _shared_of(stored), strict=True))
     return Checkpoint(head=head, size_bytes=len(record.body), checksum=record.digest.hex(), **kept)
 
 
 _SHARED = [name for name in Checkpoint.__struct_fields__ if name in StoredCheckpoint.__struct_fields__]
+_shared_of = attrgetter(*_SHARED)
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:

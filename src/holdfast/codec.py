@@ -98,6 +98,15 @@ def decode_envelope(body: bytes, what: str) -> dict[str, Any]:
     return envelope
 
 
+def decode_with_later(body: bytes, kind: type[S], what: str, name: object) -> tuple[S, dict[str, Any]]:
+    """The value these bytes say, and beside it the fields that only a later version knows."""
+    value = decode(body, kind, f"{what} {name!r}")
+    if _encode(value) == body:
+        return value, {}
+    envelope = decode_envelope(body, f"{what} {name!r}")
+    return value, {field: said for field, said in envelope.items() if field not in kind.__struct_fields__}
+
+
 def digest(body: bytes) -> bytes:
     """The checksum of a stored body."""
     return _sha256(body).digest()
@@ -234,25 +243,20 @@ def _decode_odd_message(envelope: dict[str, Any], what: str) -> Message:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
 
 
-def place(
-    message: Message,
-    session_id: str,
-    branch: int,
-    seq: int,
-    parent_id: str | None,
-    usage: Usage | None,
-    pruned: bool = False,
-) -> Message:
+def place(message: Message, session_id: str, branch: int, seq: int, parent_id: str | None) -> None:
     """Fill in where a message stands. Only for messages just decoded, which nobody else holds yet."""
     force_setattr(message, "session_id", session_id)
     force_setattr(message, "branch", branch)
     force_setattr(message, "seq", seq)
     force_setattr(message, "parent_id", parent_id)
+
+
+def note(message: Message, usage: Usage | None, pruned: bool) -> None:
+    """Fill in what is kept beside a message, as `place` does."""
     if usage is not None:
         force_setattr(message, "usage", usage)
     if pruned:
         force_setattr(message, "pruned", True)
-    return message
 
 
 class _Stub(msgspec.Struct, frozen=True, kw_only=True):

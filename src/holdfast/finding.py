@@ -96,7 +96,8 @@ class Finding(Noun):
             raise InvalidInput("name an agent_id or a session_id, not both")
         listing = ["checkpoints", agent_id, session_id, kind, order]
         with self._within(timeout):
-            rows = self._rows(agent_id, session_id, order, None if cursor is None else cursors.read(listing, cursor))
+            after = None if cursor is None else cursors.read(listing, cursor)
+            rows = self._rows(agent_id, session_id, order, after, None if kind else offset + limit + 1)
             found: Sequence[tuple[Checkpoint, Json]] = [
                 (records.view(row), _place(row, order, agent_id is None and session_id is None))
                 for row in islice(_of_kind(rows, kind), offset, offset + limit + 1)
@@ -104,7 +105,10 @@ class Finding(Noun):
         more = len(found) > limit > 0
         return Page([one for one, _ in found[:limit]], cursors.make(listing, found[limit - 1][1]) if more else None)
 
-    def _rows(self, agent_id: str | None, session_id: str | None, order: str, after: Json) -> Iterator[Record]:
+    def _rows(
+        self, agent_id: str | None, session_id: str | None, order: str, after: Json, limit: int | None = None
+    ) -> Iterator[Record]:
+        """The records of a listing; more than `limit` of them are not wanted."""
         if order not in ("written", "step"):
             raise InvalidInput(f"order is 'written' or 'step', not {order!r}")
         owner = self._owner(self._store, agent_id, session_id)
@@ -121,6 +125,7 @@ class Finding(Noun):
             order=None if owner else "at",
             reverse=True,
             after=None if after is None else tuple(after),
+            limit=limit if owner else None,
         )
         rows = self._store.scan(query)
         return rows if owner else (row for row in rows if self._has_owner(self._store, row))

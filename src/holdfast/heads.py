@@ -163,10 +163,7 @@ def move(seen: Seen, pointer: Pointer) -> tuple[Seen, list[Write]]:
 
 def see(reader: Reader | None, record: Record) -> Seen:
     """What a stored head says, as it counts; without a reader, as it is stored."""
-    what = f"head of session {record.key[0]!r}"
-    pointer = codec.decode(record.body, Pointer, what)
-    envelope = codec.decode_envelope(record.body, what)
-    later = {name: value for name, value in envelope.items() if name not in Pointer.__struct_fields__}
+    pointer, later = codec.decode_with_later(record.body, Pointer, "head of session", record.key[0])
     if pointer.pending is not None and reader is not None:
         pointer = resolved(pointer, restore_of(reader, pointer.agent_id))
     return Seen(pointer, record.digest, later)

@@ -302,11 +302,16 @@ def _placing(
                 before = str(row.fields[0])
             break
 
+    plain = not usages and not pruned
+    decode, place = codec.decode_message, codec.place
+
     def placed(row: Record) -> Message:
         nonlocal before
         seq: int = row.key[2]  # type: ignore[assignment]
-        message = codec.decode_message(row.body, "message %d of session %r", seq, session_id)
-        codec.place(message, session_id, branch, seq, before, usages.get(seq), seq in pruned)
+        message = decode(row.body, "message %d of session %r", seq, session_id)
+        place(message, session_id, branch, seq, before)
+        if not plain:
+            codec.note(message, usages.get(seq), seq in pruned)
         before = row.fields[0]  # type: ignore[assignment]
         return message
 

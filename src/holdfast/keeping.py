@@ -262,10 +262,8 @@ class _Hopeful(Struct, frozen=True, gc=False):
     writes: list[Write]
 
     def view(self) -> Checkpoint:
-        """As its reader sees it; what is no JSON of the caller's surely reads back as it is."""
-        one = self.stored
-        plain = one.metadata is None and one.extra is None and not one.partial_results and not one.tool_calls
-        return records.shown(one, self.record) if plain else records.view(self.record)
+        """As its reader sees it."""
+        return records.shown(self.stored, self.record) if records.is_plain(self.stored) else records.view(self.record)
 
 
 def after_checkpoint(instant: Instant, record: Record) -> Present:

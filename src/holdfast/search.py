@@ -223,15 +223,10 @@ def _found(store: RecordStore, asked: Asked, matches: list[_Match]) -> list[Foun
     found = []
     for match, usage, mark, previous in zip(matches, usages, pruned, before, strict=True):
         _, branch, seq = match.record.key
-        codec.place(
-            match.message,
-            match.session_id,
-            int(branch),
-            int(seq),
-            _parent(store, match.record.key, previous),
-            None if usage is None else codec.decode(usage.body, Usage, "usage"),
-            mark is not None,
-        )
+        parent = _parent(store, match.record.key, previous)
+        codec.place(match.message, match.session_id, int(branch), int(seq), parent)
+        used = None if usage is None else codec.decode(usage.body, Usage, "usage")
+        codec.note(match.message, used, mark is not None)
         snippet = matching.snippet(match.message.text, asked.wanted)
         found.append(Found(message=match.message, snippet=snippet, score=match.score, session_id=match.session_id))
     return found

@@ -18,7 +18,7 @@ def in_pages(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Re
     left, size = query.limit, FIRST_PAGE
     while True:
         limit = size if left is None else min(PAGE, left)
-        page = read(replace(query, limit=limit))
+        page = read(query if limit == query.limit else replace(query, limit=limit))
         yield from page
         left = None if left is None else left - len(page)
         if len(page) < limit or left == 0:
