@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from holdfast import BackendError, Busy, Message, Unsupported, history
 from holdfast.backends import _sqlite_search, _sqlite_words
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.contracts import Delete
+from holdfast.contracts import Delete, Planned
 from holdfast.kinds import MESSAGES
 
 NAME = "Rumpelstiltskin"
@@ -166,8 +167,8 @@ def test_deletes_that_share_a_transaction_leave_nothing(path: Path) -> None:
         store = hf._store
         assert isinstance(store, SqliteStore)
         owners = [_history(hf, f"s{n}") for n in range(4)]
-        for done in [store.submit([Delete(MESSAGES, (owner,))]) for owner in owners]:
-            done.result(timeout=30)
+        plans = [Planned([Delete(MESSAGES, (owner,))], None, time.monotonic() + 30) for owner in owners]
+        assert store.submit(plans).result(timeout=30) == [None] * 4
         hf.gc()
     assert words(path) == set()
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from holdfast.commits import Plan
-from holdfast.contracts import Moved, RecordStore, Submits, Taken
-from holdfast.deadlines import within
-from holdfast.errors import BackendError
+from holdfast.contracts import CommitsAtOnce, Moved, Planned, RecordStore, Submits, Taken
+from holdfast.deadlines import deadline, within
+from holdfast.errors import BackendError, HoldfastError
 from holdfast.following import POLL_S, Following
 from holdfast.model import Event
 from holdfast.nouns import check_timeout
@@ -31,15 +34,33 @@ def _back_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any]) -> C
     return lambda *given: asyncio.run_coroutine_threadsafe(function(*given), loop).result()
 
 
-def _calling(function: Callable[[], None]) -> Callable[[], None]:
+def _calling(function: Callable[P, None]) -> Callable[P, None]:
     """A function of this loop's for any thread to call; nothing happens once the loop is closed."""
     loop = asyncio.get_running_loop()
 
-    def call() -> None:
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(function)
+            loop.call_soon_threadsafe(partial(function, *args, **kwargs))
 
     return call
+
+
+class _Asked(Struct, gc=False):
+    """A plan, and the task that waits for it."""
+
+    planned: Planned
+    answer: asyncio.Future[None]
+
+    def tell(self, refusal: BaseException | None) -> None:
+        if not self.answer.done():  # or cancelled
+            self.answer.set_result(None) if refusal is None else self.answer.set_exception(refusal)
+
+
+class _Turn(Struct):
+    """What the tasks of one loop have asked for since it was last committed, and whether a thread is busy with that."""
+
+    asked: list[_Asked] = []
+    busy: bool = False
 
 
 class Bridge:
@@ -50,6 +71,9 @@ class Bridge:
         self._timeout = timeout
         self._pool = ThreadPoolExecutor(WORKERS, "holdfast")
         self._closed = False
+        self._later = store if isinstance(store, Submits) else None
+        self._at_once = store if isinstance(store, CommitsAtOnce) else None
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function on the pool; an async function among its arguments runs on this loop."""
@@ -64,18 +88,61 @@ class Bridge:
 
     async def submit(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
         """Carry out a plan, holding no thread where the store can answer later."""
-        if not isinstance(self._store, Submits):
+        if self._later is None:
             return await self.call(self._carry_out, make, timeout)
         with within(self._timeout if timeout is None else check_timeout(timeout)):
             plan = make()
             if plan.blocks:
                 return await self.call(self._carry_out, lambda: plan, timeout)
-            answer = self._store.submit(plan.writes, plan.rebase)
+            planned = Planned(plan.writes, plan.rebase, deadline())
         try:
-            await asyncio.wrap_future(answer)
+            await self._ask(planned)
         except (Moved, Taken):
             return await self.call(self._carry_out, lambda: plan, timeout)
         return plan.finish()
+
+    def _ask(self, planned: Planned) -> asyncio.Future[None]:
+        """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
+        loop = asyncio.get_running_loop()
+        turn = self._turns.get(loop)
+        if turn is None:
+            turn = self._turns[loop] = _Turn()
+        answer: asyncio.Future[None] = loop.create_future()
+        turn.asked.append(_Asked(planned, answer))
+        if len(turn.asked) == 1 and not turn.busy:
+            loop.call_soon(self._commit, loop, turn)
+        return answer
+
+    def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
+        """Commit what was asked for: here, if that takes moments, else on the store's own thread."""
+        asked, turn.asked = [one for one in turn.asked if not one.answer.done()], []
+        if not asked:
+            return
+        plans = [one.planned for one in asked]
+        try:
+            refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)
+            if refusals is None:
+                assert self._later is not None
+                turn.busy = True
+                self._later.submit(plans).add_done_callback(_calling(partial(self._answer, loop, turn, asked)))
+                return
+        except HoldfastError as cause:
+            refusals = [cause] * len(asked)
+        for one, refusal in zip(asked, refusals, strict=True):
+            one.tell(refusal)
+
+    def _answer(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turn: _Turn,
+        asked: list[_Asked],
+        answer: Future[list[BaseException | None]],
+    ) -> None:
+        """Tell what came of a batch, and commit what was asked for meanwhile."""
+        turn.busy = False
+        for one, refusal in zip(asked, answer.result(), strict=True):
+            one.tell(refusal)
+        self._commit(loop, turn)
 
     def _carry_out(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
         with within(self._timeout if timeout is None else check_timeout(timeout)):

@@ -129,6 +129,14 @@ class Reader(Protocol):
 Rebase: TypeAlias = Callable[[Reader], Sequence[Write]]
 
 
+class Planned(Struct, frozen=True, gc=False):
+    """A commit that somebody waits for, until a moment of the monotonic clock."""
+
+    writes: Sequence[Write] | None
+    rebase: Rebase | None
+    until: float
+
+
 class Inspection(Struct, frozen=True, kw_only=True):
     """What a backend says of itself: how much it holds, and what its own check found."""
 
@@ -169,10 +177,22 @@ class RecordStore(Reader, Protocol):
 
 @runtime_checkable
 class Submits(Protocol):
-    """The capability to take a commit now and answer later, so that waiting holds no thread."""
+    """The capability to take commits now and answer later, so that waiting holds no thread."""
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
-        """Like `commit`, by way of a future."""
+    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
+        """Like `commit` for each, by way of a future: of each the error that refused it, which undid it alone."""
+        ...
+
+
+@runtime_checkable
+class CommitsAtOnce(Protocol):
+    """The capability to commit in moments while nobody has to be waited for, so that an event loop may do it itself."""
+
+    def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
+        """Carry out these commits, and answer as `submit` does.
+
+        None, with nothing done, where that could take longer than moments: then `submit` them.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from holdfast.contracts import Rebase, Write
+from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import deadline
 from holdfast.errors import Busy
 
@@ -25,25 +25,44 @@ Commit = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
 class Request:
     """One commit that somebody waits for."""
 
-    __slots__ = ("deadline", "done", "error", "future", "rebase", "result", "writes")
+    __slots__ = ("deadline", "done", "error", "rebase", "result", "submitted", "writes")
 
-    def __init__(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> None:
+    def __init__(self, writes: Sequence[Write] | None, rebase: Rebase | None, until: float) -> None:
         self.writes = writes
         self.rebase = rebase
-        self.deadline = deadline()
+        self.deadline = until
         self.done = False
         self.result: Sequence[Write] = ()
         self.error: BaseException | None = None
-        self.future: Future[Sequence[Write]] | None = None
+        self.submitted: Submitted | None = None
 
     def finish(self, result: Sequence[Write] = (), error: BaseException | None = None) -> None:
         """Answer whoever waits."""
         self.result, self.error, self.done = result, error, True
-        if self.future is not None:
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
+        if self.submitted is not None:
+            self.submitted.finished()
+
+
+class Submitted:
+    """Requests that are answered by one future, once all are done."""
+
+    def __init__(self, plans: Sequence[Planned], done: deque[Submitted]) -> None:
+        self.requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
+        self.future: Future[list[BaseException | None]] = Future()
+        self._open = len(self.requests)
+        self._done = done
+        for request in self.requests:
+            request.submitted = self
+
+    def finished(self) -> None:
+        """One more is done; whoever has the turn says so."""
+        self._open -= 1
+        if self._open == 0:
+            self._done.append(self)
+
+    def answer(self) -> None:
+        """Say what came of all."""
+        self.future.set_result([request.error for request in self.requests])
 
 
 def expired() -> Busy:
@@ -61,6 +80,7 @@ class GroupCommit:
         self._alone = alone
         self._together = together
         self._queue: deque[Request] = deque()
+        self._done: deque[Submitted] = deque()
         self._turn = threading.Lock()
         self._wake = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
@@ -73,7 +93,7 @@ class GroupCommit:
                 return self._alone(writes, rebase)
             finally:
                 self._turn.release()
-        request = Request(writes, rebase)
+        request = Request(writes, rebase, deadline())
         self._queue.append(request)
         while not request.done:
             self._take_turn(request)
@@ -81,10 +101,20 @@ class GroupCommit:
                 if not request.done:
                     self._lead()
             finally:
-                self._turn.release()
+                self._hand_on()
         if request.error is not None:
             raise request.error
         return request.result
+
+    def at_once(self, plans: Sequence[Planned], carry_out: Callable[[list[Request]], bool]) -> list[Request] | None:
+        """Carry requests out on this thread, unless somebody else has the turn or `carry_out` would have to wait."""
+        if self._queue or not self._turn.acquire(False):
+            return None
+        try:
+            batch = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
+            return batch if carry_out(batch) else None
+        finally:
+            self._turn.release()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -95,6 +125,15 @@ class GroupCommit:
             yield
         finally:
             self._turn.release()
+
+    def _hand_on(self) -> None:
+        """Give the turn back, and then answer, so that whoever is answered finds it free."""
+        self._turn.release()
+        while self._done:
+            try:
+                self._done.popleft().answer()
+            except IndexError:
+                return  # another thread was faster
 
     def _take_turn(self, request: Request) -> None:
         if self._turn.acquire(blocking=False):
@@ -112,21 +151,20 @@ class GroupCommit:
     def _lead(self) -> None:
         batch: list[Request] = []
         while self._queue and len(batch) < MAX_BATCH:
-            request = self._queue.popleft()
-            if request.future is None or request.future.set_running_or_notify_cancel():
-                batch.append(request)
+            batch.append(self._queue.popleft())
         if batch:
             self._together(batch)
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Future[Sequence[Write]]:
-        """Queue the request for the committing thread."""
-        request = Request(writes, rebase)
-        request.future = Future()
-        self._queue.append(request)
+    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
+        """Queue requests for the committing thread."""
+        submitted = Submitted(plans, self._done)
+        if not plans:
+            submitted.answer()
+        self._queue.extend(submitted.requests)
         if self._thread is None:
             self._start()
         self._wake.release()
-        return request.future
+        return submitted.future
 
     def _start(self) -> None:
         with self._turn:
@@ -137,9 +175,12 @@ class GroupCommit:
     def _serve(self) -> None:
         while True:
             self._wake.acquire()
-            with self._turn:
-                while self._queue:
+            while self._queue:
+                self._turn.acquire()
+                try:
                     self._lead()
+                finally:
+                    self._hand_on()
             if self._closed:
                 return
 

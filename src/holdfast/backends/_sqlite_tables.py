@@ -23,6 +23,7 @@ LAST = (1 << POSITIONS) - 1
 PAGE = 500
 
 Row = tuple[Any, ...]
+Runs = apsw.Connection | apsw.Cursor
 Note = Callable[[apsw.Connection, int, int, bool], None]
 
 
@@ -35,7 +36,7 @@ class Careful:
         read = [f'CAST("{one.name}" AS BLOB)' if one.type == "text" else f'"{one.name}"' for one in columns]
         self._careful = f"SELECT {', '.join(read)}, {rest}"
 
-    def fetch(self, con: apsw.Connection, statement: str, values: tuple[Scalar, ...]) -> list[Row]:
+    def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...]) -> list[Row]:
         """All rows of a statement that begins with the plain selection."""
         try:
             return con.execute(statement, values).fetchall()
@@ -68,6 +69,7 @@ class PlainTable:
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
         self._quiet = self._quiet_update(by_key)
+        self._ranges: dict[tuple[object, ...], str] = {}
 
     def _quiet_update(self, by_key: str) -> str:
         """An update that leaves the indexed fields alone, since SQLite rewrites every index it is told to set."""
@@ -105,11 +107,11 @@ class PlainTable:
     def record(self, row: Row) -> Record:
         return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
 
-    def get(self, con: apsw.Connection, key: Key) -> Record | None:
+    def get(self, con: Runs, key: Key) -> Record | None:
         rows = self._careful.fetch(con, self._get, (self._space, *key))
         return self.record(rows[0]) if rows else None
 
-    def insert(self, con: apsw.Connection, record: Record) -> None:
+    def insert(self, con: apsw.Cursor, record: Record) -> None:
         try:
             con.execute(self._insert, (self._space, *record.key, *record.fields, record.digest, record.body))
         except apsw.ConstraintError:
@@ -119,19 +121,19 @@ class PlainTable:
             if present.key != record.key or present.digest != record.digest:
                 raise Taken(record, present) from None
 
-    def _rival(self, con: apsw.Connection, record: Record) -> Record | None:
+    def _rival(self, con: Runs, record: Record) -> Record | None:
         """Another record with the same unique values."""
         values = record.values()
         same = tuple(Filter(name, "=", values[name]) for name in self.kind.unique)
         found = self.select(con, Query(kind=self.kind, where=same)) if same else iter(())
         return next((other for other in found if other.key != record.key), None)
 
-    def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
+    def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
         fields, key = record.fields, record.key
         if over is not None:
             moving, still = self._moving(fields), self._still(fields)
             con.execute(self._quiet, (*moving, record.digest, record.body, self._space, *key, over, *still))
-            if con.changes() == 1:
+            if con.connection.changes() == 1:
                 return
         changed = (*fields, record.digest, record.body, self._space, *key)
         try:
@@ -144,12 +146,14 @@ class PlainTable:
             if rival is None:
                 raise
             raise Taken(record, rival) from None
-        if con.changes() == 0:
+        if con.connection.changes() == 0:
             if over is not None:
                 raise Moved(record.kind, key, self.get(con, key))
             self.insert(con, record)
 
-    def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+    def select(self, con: Runs, query: Query) -> Iterator[Record]:
+        if not query.where and query.after is None:
+            return map(self.record, self._careful.fetch(con, *self._by_range(query)))
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
         index = _sql.chosen_index(query)
@@ -157,20 +161,33 @@ class PlainTable:
         statement = f"{self._select}{hint} WHERE {clause}{_sql.order_by(query)}"
         return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
 
-    def delete(self, con: apsw.Connection, query: Query) -> None:
+    def _by_range(self, query: Query) -> tuple[str, tuple[Scalar, ...]]:
+        """The statement for a prefix and a range of keys, made once for all that differ in values only."""
+        low, high = query.low, query.high
+        shape = (len(query.prefix), low is None, high is None, query.order, query.reverse)
+        statement = self._ranges.get(shape)
+        if statement is None:
+            parts, _ = _sql.where(query)
+            clause = " AND ".join(["space = ?", *parts])
+            order = _sql.order_by(replace(query, limit=None))
+            statement = self._ranges[shape] = f"{self._select} WHERE {clause}{order} LIMIT ?"
+        bounds = [bound for bound in (low, high) if bound is not None]
+        return statement, (self._space, *query.prefix, *bounds, -1 if query.limit is None else query.limit)
+
+    def delete(self, con: apsw.Cursor, query: Query) -> None:
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
         con.execute(f"DELETE FROM {self.kind.name} WHERE {clause}", (self._space, *values))
 
-    def count(self, con: apsw.Connection, query: Query) -> int:
+    def count(self, con: Runs, query: Query) -> int:
         parts, values = _sql.where(query)
         return self._sum(con, "count(*)", parts, values)
 
-    def size(self, con: apsw.Connection) -> int:
+    def size(self, con: Runs) -> int:
         """The bytes of all bodies."""
         return self._sum(con, "coalesce(sum(length(body)), 0)", [], [])
 
-    def _sum(self, con: apsw.Connection, what: str, parts: list[str], values: list[Scalar]) -> int:
+    def _sum(self, con: Runs, what: str, parts: list[str], values: list[Scalar]) -> int:
         clause = " AND ".join(["space = ?", *parts])
         found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
         return int(found.fetchone()[0])  # type: ignore[index]
@@ -220,14 +237,15 @@ class LogTable:
         body = ", ".join([*columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
         yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
         if self.kind.unique:
+            # The family last: ids grow with time, so that what many sessions say at once shares a page.
             unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
-            yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (family, {unique})"
+            yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} ({unique}, family)"
 
     def forget(self) -> None:
         """Drop what was learnt in a transaction that did not happen."""
         self._known.clear()
 
-    def _find(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> int | None:
+    def _find(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
         known = self._known.get((owner, branch))
         if known is None:
             row = con.execute(
@@ -241,11 +259,11 @@ class LogTable:
                 self._known[owner, branch] = known
         return known
 
-    def _make(self, con: apsw.Connection, owner: Scalar, branch: Scalar) -> int:
+    def _make(self, con: apsw.Cursor, owner: Scalar, branch: Scalar) -> int:
         key = (self._space, self.kind.name, owner)
         first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchone()
         con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
-        log = con.last_insert_rowid()
+        log = con.connection.last_insert_rowid()
         family = log if first is None or first[0] is None else int(first[0])
         con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
         self._known[owner, branch] = log
@@ -254,20 +272,20 @@ class LogTable:
     def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
         return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
 
-    def get(self, con: apsw.Connection, key: Key) -> Record | None:
+    def get(self, con: Runs, key: Key) -> Record | None:
         found = self._find(con, key[0], key[1])
         if found is None:
             return None
         rows = self._careful.fetch(con, f"{self._select} WHERE place = ?", (found << POSITIONS | int(key[2]),))
         return self._record(rows[0], key[0], key[1]) if rows else None
 
-    def insert(self, con: apsw.Connection, record: Record) -> None:
+    def insert(self, con: apsw.Cursor, record: Record) -> None:
         owner, branch, position = record.key
         log = self._find(con, owner, branch) or self._make(con, owner, branch)
         place = log << POSITIONS | position  # type: ignore[operator]
         try:
             con.execute(self._insert, (place, *record.fields, record.digest, record.body, log))
-            if con.changes() == 0:
+            if con.connection.changes() == 0:
                 # Another process has deleted this log since its number was learnt.
                 self.forget()
                 self.insert(con, record)
@@ -278,15 +296,15 @@ class LogTable:
             if present.key != record.key or present.digest != record.digest:
                 raise Taken(record, present) from None
 
-    def _same_id(self, con: apsw.Connection, record: Record) -> Record | None:
+    def _same_id(self, con: Runs, record: Record) -> Record | None:
         values = record.values()
         where = tuple(Filter(name, "=", values[name]) for name in self.kind.unique[1:])
         return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
 
-    def _place(self, con: apsw.Connection, key: Key) -> int:
+    def _place(self, con: Runs, key: Key) -> int:
         return (self._find(con, key[0], key[1]) or 0) << POSITIONS | int(key[2])
 
-    def put(self, con: apsw.Connection, record: Record, over: bytes | None) -> None:
+    def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
         present = self.get(con, record.key)
         if over is not None and (present is None or present.digest != over):
             raise Moved(record.kind, record.key, present)
@@ -295,7 +313,7 @@ class LogTable:
             return
         place = self._place(con, record.key)
         if self.note is not None:
-            self.note(con, place, place, True)
+            self.note(con.connection, place, place, True)
         try:
             con.execute(self._update, (*record.fields, record.digest, record.body, place))
         except apsw.ConstraintError:
@@ -304,7 +322,7 @@ class LogTable:
                 raise
             raise Taken(record, rival) from None
 
-    def select(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+    def select(self, con: Runs, query: Query) -> Iterator[Record]:
         if len(query.prefix) == len(self.kind.key):
             present = self.get(con, query.prefix)
             return iter([] if present is None else [present])
@@ -314,7 +332,7 @@ class LogTable:
             return self._select_family(con, query)
         return self._select_logs(con, query)
 
-    def _select_log(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+    def _select_log(self, con: Runs, query: Query) -> Iterator[Record]:
         owner, branch = query.prefix
         found = self._find(con, owner, branch)
         if found is None:
@@ -322,14 +340,15 @@ class LogTable:
         low, high = _bounds(query)
         parts, values = _sql.conditions(query.where)
         clause = "".join(f" AND {part}" for part in parts)
-        order = f" ORDER BY place {'DESC' if query.reverse else 'ASC'}"
-        limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
+        order = "DESC" if query.reverse else "ASC"
         start = found << POSITIONS
-        statement = f"{self._range}{clause}{order}{limit}"
-        rows = self._careful.fetch(con, statement, (start | low, start | high, *values))
-        return iter([self._record(row, owner, branch) for row in rows])
+        statement = f"{self._range}{clause} ORDER BY place {order} LIMIT ?"
+        limit = -1 if query.limit is None else query.limit
+        rows = self._careful.fetch(con, statement, (start | low, start | high, *values, limit))
+        kind = self.kind
+        return iter([Record(kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
 
-    def _select_family(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+    def _select_family(self, con: Runs, query: Query) -> Iterator[Record]:
         """Rows of one owner by a filter, such as a message by its id."""
         owner = query.prefix[0]
         logs = {log: (family, branch) for log, family, branch in self._logs_of(con, owner)}
@@ -344,14 +363,14 @@ class LogTable:
         found.sort(key=lambda record: record.key, reverse=query.reverse)
         return iter(found[: query.limit])
 
-    def _logs_of(self, con: apsw.Connection, owner: Scalar) -> list[tuple[int, int, int]]:
+    def _logs_of(self, con: Runs, owner: Scalar) -> list[tuple[int, int, int]]:
         found = con.execute(
             "SELECT log, family, branch FROM logs WHERE space = ? AND kind = ? AND owner = ? ORDER BY branch",
             (self._space, self.kind.name, owner),
         )
         return [(_whole(log), _whole(family), _whole(branch)) for log, family, branch in found]
 
-    def _select_logs(self, con: apsw.Connection, query: Query) -> Iterator[Record]:
+    def _select_logs(self, con: Runs, query: Query) -> Iterator[Record]:
         """Rows of several logs, one log after another."""
         owner = query.prefix[0] if query.prefix else None
         direction = "DESC" if query.reverse else "ASC"
@@ -374,12 +393,12 @@ class LogTable:
             if left == 0:
                 return
 
-    def delete(self, con: apsw.Connection, query: Query) -> None:
+    def delete(self, con: apsw.Cursor, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
             for record in list(self.select(con, query)):
                 place = self._place(con, record.key)
                 if self.note is not None:
-                    self.note(con, place, place, False)
+                    self.note(con.connection, place, place, False)
                 con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (place,))
             return
         names = ["owner", "branch"][: len(query.prefix)]
@@ -388,21 +407,21 @@ class LogTable:
         for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
             start = _whole(log) << POSITIONS
             if self.note is not None:
-                self.note(con, start, start | LAST, False)
+                self.note(con.connection, start, start | LAST, False)
             con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
         con.execute(f"DELETE FROM logs WHERE {clause}", chosen)
         self._known.clear()
 
-    def count(self, con: apsw.Connection, query: Query) -> int:
+    def count(self, con: Runs, query: Query) -> int:
         if query.prefix or query.where or query.limit is not None:
             return sum(1 for _ in self.select(con, query))
         return self._sum(con, "count(*)")
 
-    def size(self, con: apsw.Connection) -> int:
+    def size(self, con: Runs) -> int:
         """The bytes of all bodies."""
         return self._sum(con, "coalesce(sum(length(body)), 0)")
 
-    def _sum(self, con: apsw.Connection, what: str) -> int:
+    def _sum(self, con: Runs, what: str) -> int:
         found = con.execute(
             f"SELECT {what} FROM {self.kind.name} WHERE {self._in_space}", (self._space, self.kind.name)
         )

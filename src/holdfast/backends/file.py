@@ -31,6 +31,7 @@ from holdfast.contracts import (
     Inspection,
     Key,
     Moved,
+    Planned,
     Put,
     Query,
     Rebase,
@@ -168,14 +169,13 @@ class FileStore:
         self._opened.to_write()
         return self._group.commit(writes, rebase)
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
-        """Like `commit`, carried out together with whatever else is queued."""
+    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
+        """Like `commit` for each, carried out together with whatever else is queued."""
         self._opened.to_write()
-        return self._group.submit(writes, rebase)
+        return self._group.submit(plans)
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        request = Request(writes, rebase)
-        request.deadline = deadline(self._timeout)
+        request = Request(writes, rebase, deadline(self._timeout))
         self._commit_together([request])
         if request.error is not None:
             raise request.error

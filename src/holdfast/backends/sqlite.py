@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from types import TracebackType
 from typing import Any, Literal
 
 import apsw
@@ -33,6 +34,7 @@ from holdfast.contracts import (
     Inspection,
     Key,
     Moved,
+    Planned,
     Put,
     Query,
     Rebase,
@@ -57,6 +59,7 @@ from holdfast.kinds import KINDS, MESSAGES, Kind
 Durability = Literal["full", "normal"]
 _MAGIC = b"SQLite format 3\0"
 LONGEST_PAUSE_S = 0.05
+MOMENT_S = 0.002  # as long as an event loop may wait for a sync
 WAL_LIMIT = 16 * 1024 * 1024
 
 
@@ -87,6 +90,24 @@ class SqliteReader:
         return self.layout[query.kind.name].count(self.con, query)
 
 
+class _Reading:
+    """The use of a reader, which then goes back to the others."""
+
+    __slots__ = ("_idle", "_reader")
+
+    def __init__(self, reader: SqliteReader, idle: deque[SqliteReader]) -> None:
+        self._reader = reader
+        self._idle = idle
+
+    def __enter__(self) -> SqliteReader:
+        return self._reader
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._idle.append(self._reader)
+        if isinstance(error, apsw.Error):
+            raise _translate(error) from error
+
+
 class SqliteStore:
     """A record store in one SQLite file."""
 
@@ -109,6 +130,7 @@ class SqliteStore:
         self._vfs = vfs
         self._until = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
+        self._swift = False  # whether the last group's sync took a moment only
         _check_is_database(path)
         self._lock = None if read_only else FileLock(_lock_path(path))
         with _translated():
@@ -129,6 +151,7 @@ class SqliteStore:
         else:
             self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
+        self._cursor = self._con.cursor()  # one for all writes, since making one takes as long as some of them
         self._writer = SqliteReader(self._con, tables(KINDS, self.space, remember=True))
         self._layout = tables(KINDS, self.space, remember=False)
         self.text = SqliteSearch(self, self._opened.read_only)
@@ -141,7 +164,7 @@ class SqliteStore:
         if self._opened.read_only:
             return _connect_read_only(self._path, self._vfs, self._timeout)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        con = apsw.Connection(self._path, flags=flags, vfs=self._vfs)
+        con = _connect(self._path, flags, self._vfs)
         con.set_busy_handler(self._wait)
         con.execute("PRAGMA journal_mode = WAL")
         con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
@@ -159,20 +182,13 @@ class SqliteStore:
 
     # reading
 
-    @contextmanager
-    def reading(self) -> Iterator[SqliteReader]:
+    def reading(self) -> _Reading:
         """A connection to read on, for as long as the block lasts."""
         self._opened.to_read()
         try:
-            reader = self._idle.pop()
+            return _Reading(self._idle.pop(), self._idle)
         except IndexError:
-            reader = SqliteReader(self._connect_reader(), self._layout)
-        try:
-            yield reader
-        except apsw.Error as cause:
-            raise _translate(cause) from cause
-        finally:
-            self._idle.append(reader)
+            return _Reading(SqliteReader(self._connect_reader(), self._layout), self._idle)
 
     def _connect_reader(self) -> apsw.Connection:
         with _translated():
@@ -199,13 +215,33 @@ class SqliteStore:
         self._opened.to_write()
         return self._group.commit(writes, rebase)
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
-        """Like `commit`, carried out together with whatever else is queued."""
+    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
+        """Like `commit` for each, carried out together with whatever else is queued."""
         self._opened.to_write()
-        return self._group.submit(writes, rebase)
+        return self._group.submit(plans)
+
+    def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
+        """Like `commit` for each, in one transaction, where no lock is held and the disk is fast just now."""
+        self._opened.to_write()
+        batch = self._group.at_once(plans, self._carry_out_at_once) if self._swift else None
+        return None if batch is None else [request.error for request in batch]
+
+    def _carry_out_at_once(self, batch: list[Request]) -> bool:
+        assert self._lock is not None
+        if not self._lock.take_free():
+            return False
+        try:
+            self._transaction(batch, until=0.0)
+        except apsw.BusyError:
+            return False
+        except Exception as cause:  # noqa: BLE001 — whoever waits gets it
+            self._fail(batch, cause)
+        finally:
+            self._lock.release()
+        return True
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock, con = self._lock, self._con
+        lock, con = self._lock, self._cursor
         assert lock is not None
         until = deadline(self._timeout)
         if not (lock.take_free() or lock.acquire(until)):
@@ -247,16 +283,19 @@ class SqliteStore:
             if batch:
                 assert self._lock is not None
                 try:
-                    self._transaction(batch)
+                    self._transaction(batch, max(request.deadline for request in batch))
                 finally:
                     self._lock.release()
         except BaseException as cause:
-            error = _translate(cause) if isinstance(cause, apsw.Error) else cause
-            for request in batch:
-                if not request.done:
-                    request.finish(error=error)
+            self._fail(batch, cause)
             if not isinstance(cause, Exception):
                 raise
+
+    def _fail(self, batch: list[Request], cause: BaseException) -> None:
+        error = _translate(cause) if isinstance(cause, apsw.Error) else cause
+        for request in batch:
+            if not request.done:
+                request.finish(error=error)
 
     def _take_lock(self, batch: list[Request]) -> list[Request]:
         assert self._lock is not None
@@ -268,12 +307,14 @@ class SqliteStore:
             batch = [request for request in batch if not request.done]
         return batch
 
-    def _transaction(self, batch: list[Request]) -> None:
-        self._until = max(request.deadline for request in batch)
-        self._con.execute("BEGIN IMMEDIATE")
+    def _transaction(self, batch: list[Request], until: float) -> None:
+        self._until = until
+        self._cursor.execute("BEGIN IMMEDIATE")
         try:
-            outcomes = [self._member(request) for request in batch]
-            self._con.execute("COMMIT")
+            outcomes = self._hopefully(batch) or [self._member(request) for request in batch]
+            start = time.perf_counter()
+            self._cursor.execute("COMMIT")
+            self._swift = time.perf_counter() - start < MOMENT_S
         except BaseException:
             self._undo()
             raise
@@ -282,6 +323,18 @@ class SqliteStore:
                 request.finish(error=outcome)
             else:
                 request.finish(outcome)
+
+    def _hopefully(self, batch: list[Request]) -> Sequence[Sequence[Write] | HoldfastError] | None:
+        """Apply every request as if none could be refused, which is cheaper; None, with all undone, if one is."""
+        hopeful = [request.writes for request in batch if request.writes is not None]
+        if len(hopeful) < len(batch):
+            return None
+        try:
+            return [self._apply(writes) for writes in hopeful]
+        except HoldfastError:
+            self._undo()
+            self._con.execute("BEGIN IMMEDIATE")
+            return None
 
     def _member(self, request: Request) -> Sequence[Write] | HoldfastError:
         """Apply one request of a batch; a refusal undoes it alone."""
@@ -307,7 +360,7 @@ class SqliteStore:
         return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
-        con, layout, leaving, size = self._con, self._writer.layout, self._leaving, 0
+        con, layout, leaving, size = self._cursor, self._writer.layout, self._leaving, 0
         if leaving.some:
             leaving.clear()
         for write in writes:
@@ -324,11 +377,11 @@ class SqliteStore:
         if size > MAX_BYTES or len(writes) > MAX_WRITES:
             check_limits(writes)  # which says so; what was applied is undone
         if leaving.some:
-            leaving.carry_out(con)
+            leaving.carry_out(self._con)
         return writes
 
     def _rarer(self, write: Write) -> None:
-        con, layout = self._con, self._writer.layout
+        con, layout = self._cursor, self._writer.layout
         if isinstance(write, Delete):
             if write.over is not None:
                 self._rarer(Require(write.kind, write.key, write.over))
@@ -431,8 +484,15 @@ def _lock_path(path: str) -> str:
 def _connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connection:
     if not os.path.exists(path):
         raise NotFound(f"there is no store at {path}")
-    con = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    con = _connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
     con.set_busy_timeout(int(timeout * 1000))
+    return con
+
+
+def _connect(path: str, flags: int, vfs: str | None) -> apsw.Connection:
+    con = apsw.Connection(path, flags=flags, vfs=vfs)
+    # Else a statement is compiled anew for every value that is bound to it, in case another plan were better.
+    con.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return con
 
 

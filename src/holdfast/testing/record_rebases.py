@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
@@ -11,7 +12,10 @@ import pytest
 from holdfast import commits
 from holdfast.contracts import (
     MAX_WRITES,
+    CommitsAtOnce,
     Insert,
+    Moved,
+    Planned,
     Put,
     Query,
     Reader,
@@ -159,40 +163,68 @@ class RebaseTests(StoreKit):
             first.result()
         assert [one.key for one in dump(store)] == [("fast",), ("slow",)][not written :]
 
-    def test_submitted_commits_are_all_carried_out(self, store: RecordStore) -> None:
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_submitted_commits_are_all_carried_out(self, store: RecordStore, at_once: bool) -> None:
         said = [message("h", 1, seq) for seq in range(1, 301)]
-        for answer in [submit(store, [Insert(one)]) for one in said]:
-            answer.result()
+        assert carry_out(store, at_once, *([Insert(one)] for one in said)) == [None] * 300
         assert dump(store) == said
 
-    def test_a_submitted_commit_that_is_refused_leaves_its_neighbours(self, store: RecordStore) -> None:
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_a_submitted_commit_that_is_refused_leaves_its_neighbours(self, store: RecordStore, at_once: bool) -> None:
         store.commit([Insert(session("s"))])
         misfit: list[Write] = [Insert(session("half")), Insert(session("s", b"other"))]
-        first, refused, last = (
-            submit(store, writes) for writes in ([Insert(session("a"))], misfit, [Insert(session("z"))])
-        )
-        with pytest.raises(Taken):
-            refused.result()
-        assert [list(first.result()), list(last.result())] == [[Insert(session("a"))], [Insert(session("z"))]]
+        first, refused, last = carry_out(store, at_once, [Insert(session("a"))], misfit, [Insert(session("z"))])
+        assert isinstance(refused, Taken)
+        assert first is last is None
         assert [one.key for one in dump(store)] == [("a",), ("s",), ("z",)]
 
-    def test_submitted_plans_see_each_other(self, store: RecordStore) -> None:
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_submitted_plans_see_each_other(self, store: RecordStore, at_once: bool) -> None:
         store.commit([Insert(agent("counter", b"0"))])
-        for answer in [submit(store, None, _one_more) for _ in range(50)]:
-            answer.result()
+        assert carry_out(store, at_once, *[_one_more] * 50) == [None] * 50
         assert _body(store, agent("counter")) == b"50"
 
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_submitted_writes_that_no_longer_fit_are_planned_anew(self, store: RecordStore, at_once: bool) -> None:
+        counter = agent("counter", b"0")
+        store.commit([Insert(counter)])
+        hopeful: list[Write] = [Put(agent("counter", b"1"), counter.digest)]
+        plans = [Planned(hopeful, _one_more, _soon()) for _ in range(20)]
+        refusals = _answers(store, at_once, plans)
+        for plan, refusal in zip(plans, refusals, strict=True):
+            if refusal is not None:  # a store that holds no lock leaves planning anew to others
+                assert isinstance(refusal, Moved)
+                commits.commit(store, _one_more, plan.writes)
+        assert _body(store, agent("counter")) == b"20"
 
-def submit(store: RecordStore, writes: Sequence[Write] | None, plan: Rebase | None = None) -> Future[Sequence[Write]]:
-    """Submit where the store can, else commit at once: the outcome is the same."""
+
+def carry_out(store: RecordStore, at_once: bool, *wanted: Sequence[Write] | Rebase) -> list[BaseException | None]:
+    """What refused each of these commits, all submitted together."""
+    plans = [Planned(None, one, _soon()) if callable(one) else Planned(one, None, _soon()) for one in wanted]
+    return _answers(store, at_once, plans)
+
+
+def _answers(store: RecordStore, at_once: bool, plans: list[Planned]) -> list[BaseException | None]:
+    """Submit where the store can, else commit one by one: the outcome is the same."""
+    if at_once and isinstance(store, CommitsAtOnce):
+        answers = store.commit_at_once(plans)
+        if answers is not None:
+            return answers
     if isinstance(store, Submits):
-        return store.submit(writes, plan)
-    answer: Future[Sequence[Write]] = Future()
+        return store.submit(plans).result()
+    return [_refusal(store, plan) for plan in plans]
+
+
+def _refusal(store: RecordStore, plan: Planned) -> BaseException | None:
     try:
-        answer.set_result(store.commit(writes, plan))
+        store.commit(plan.writes, plan.rebase)
     except HoldfastError as refusal:
-        answer.set_exception(refusal)
-    return answer
+        return refusal
+    return None
+
+
+def _soon() -> float:
+    return time.monotonic() + LONG_S
 
 
 def _commits_at_once(store: RecordStore, record: Record) -> bool:

@@ -1,0 +1,175 @@
+"""Commits that an event loop does by itself while they take moments, and hands to a thread when they would not."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast import BackendError, Message
+from holdfast.aio import AsyncHoldfast
+from holdfast.backends import sqlite
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.client import Holdfast
+from holdfast.contracts import Insert, Planned, Reader, Write
+from holdfast.testing.records import dump, session
+
+LONG_S = 30
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agents.db"
+
+
+@pytest.fixture
+def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    """A store on a disk that is never slow, and which knows that."""
+    monkeypatch.setattr(sqlite, "MOMENT_S", math.inf)
+    with closing(SqliteStore(str(path))) as opened:
+        assert opened.submit([Planned([], None, time.monotonic() + LONG_S)]).result(LONG_S) == [None]
+        yield opened
+
+
+def _plan(name: str) -> Planned:
+    return Planned([Insert(session(name))], None, time.monotonic() + LONG_S)
+
+
+def _names(store: SqliteStore) -> list[str]:
+    return [str(one.key[0]) for one in dump(store)]
+
+
+def test_a_commit_is_done_at_once_on_the_callers_thread(store: SqliteStore) -> None:
+    threads = []
+
+    def plan(_: Reader) -> list[Write]:
+        threads.append(threading.current_thread())
+        return [Insert(session("planned"))]
+
+    planned = Planned(None, plan, time.monotonic() + LONG_S)
+    assert store.commit_at_once([_plan("a"), planned]) == [None, None]
+    assert threads == [threading.current_thread()]
+    assert _names(store) == ["a", "planned"]
+
+
+def test_after_a_slow_sync_nothing_is_done_at_once(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "MOMENT_S", 0.0)
+    assert store.submit([_plan("slow")]).result(LONG_S) == [None]
+    assert store.commit_at_once([_plan("a")]) is None
+    assert _names(store) == ["slow"]
+
+
+def test_a_lock_of_another_store_is_not_waited_for(store: SqliteStore, path: Path) -> None:
+    refused = []
+
+    def plan(_: Reader) -> list[Write]:
+        refused.append(store.commit_at_once([_plan("a")]))
+        return []
+
+    with closing(SqliteStore(str(path))) as other:
+        other.commit(None, plan)
+    assert refused == [None]
+    assert _names(store) == []
+
+
+def test_a_lock_of_another_program_is_not_waited_for(store: SqliteStore, path: Path) -> None:
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert store.commit_at_once([_plan("a")]) is None
+        other.execute("ROLLBACK")
+    assert store.commit_at_once([_plan("b")]) == [None]
+    assert _names(store) == ["b"]
+
+
+def test_a_closed_store_says_so(store: SqliteStore) -> None:
+    store.close()
+    with pytest.raises(BackendError, match="closed"):
+        store.commit_at_once([_plan("a")])
+
+
+# through the client
+
+
+def _run(store: SqliteStore, use: Callable[[AsyncHoldfast], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await use(AsyncHoldfast(Holdfast(store)))
+
+    asyncio.run(main())
+
+
+def _texts(store: SqliteStore, session_id: str) -> list[str]:
+    return [one.text for one in Holdfast(store).sessions.messages(session_id)]
+
+
+def test_what_tasks_append_in_one_turn_of_the_loop_is_one_transaction(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        names = [(await hf.sessions.create(title="t")).id for _ in range(8)]
+        for name in names:
+            await hf.sessions.append(name, Message.user("first"))
+        before = _commits(store)
+        await asyncio.gather(*(hf.sessions.append(name, Message.user("second")) for name in names))
+        assert _commits(store) == before + 1
+        assert [_texts(store, name) for name in names] == [["first", "second"]] * 8
+
+    _run(store, use)
+
+
+def _commits(store: SqliteStore) -> int:
+    """How often the file has changed, as another connection of the same store sees it."""
+    with store.reading() as reader:
+        return int(reader.con.pragma("data_version"))
+
+
+def test_an_append_that_is_cancelled_before_its_turn_is_not_done(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        kept = asyncio.create_task(hf.sessions.append("s", Message.user("kept")))
+        gone = asyncio.create_task(hf.sessions.append("s", Message.user("gone")))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await kept
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert _texts(store, "s") == ["kept"]
+
+    _run(store, use)
+
+
+def test_a_client_serves_one_loop_after_another(store: SqliteStore) -> None:
+    hf = AsyncHoldfast(Holdfast(store))
+
+    async def say(text: str) -> None:
+        await hf.sessions.append("s", Message.user(text))
+
+    Holdfast(store).sessions.create(id="s", title="t")
+    for text in ("one", "two"):
+        asyncio.run(say(text))
+    assert _texts(store, "s") == ["one", "two"]
+
+
+@pytest.mark.parametrize("moment", [0.0, math.inf])
+def test_agents_get_all_they_said_in_order(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
+    monkeypatch.setattr(sqlite, "MOMENT_S", moment)
+
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="shared", title="t")
+
+        async def agent(number: int) -> None:
+            await hf.sessions.create(id=f"a{number}", title="t")
+            for n in range(20):
+                await hf.sessions.append(f"a{number}", Message.user(f"{n}"))
+                await hf.sessions.append("shared", Message.user(f"{number}"))
+
+        await asyncio.gather(*map(agent, range(10)))
+        assert [_texts(store, f"a{number}") for number in range(10)] == [[f"{n}" for n in range(20)]] * 10
+        assert sorted(_texts(store, "shared")) == sorted(f"{number}" for number in range(10) for _ in range(20))
+
+    _run(store, use)
+    assert Holdfast(store).verify().problems == []
