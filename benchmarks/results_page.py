@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import sharding
 from figures import Results, shown, table
 
 ROOT = Path(__file__).parent.parent
@@ -26,15 +27,15 @@ def pictures(*names: str, where: str) -> list[str]:
     return [line for name in there for line in (f"![{CAPTIONS[name]}]({where}/bench-{name}.svg)", "")]
 
 
-def growth(run: Results) -> list[str]:
-    """A row for each call, a column for each size."""
-    curves = [curve for curve in run.curves if curve.workload == GROWTH]
+def growth(run: Results, workload: str, columns: str = "{:,.0f}") -> list[str]:
+    """A row for each curve of a workload, a column for each size."""
+    curves = [curve for curve in run.curves if curve.workload == workload]
     sizes = sorted({n for curve in curves for n, _ in curve.points})
     rows = []
     for curve in curves:
         found = dict(curve.points)
         rows.append([curve.name, *(shown(found[n], curve.unit) if n in found else "–" for n in sizes)])
-    return table(["", *(f"{n:,.0f}" for n in sizes)], rows)
+    return table(["", *(columns.format(n) for n in sizes)], rows)
 
 
 def replaced(text: str, mark: str, lines: list[str]) -> str:
@@ -53,18 +54,24 @@ def _benchmarks(_run: Results) -> list[str]:
 
 
 def _scale(run: Results) -> list[str]:
-    return [*growth(run), *pictures("store", where="pictures")]
+    return [*growth(run, GROWTH), *pictures("store", where="pictures")]
 
 
-PAGES: dict[str, tuple[str, Callable[[Results], list[str]]]] = {
-    "README.md": ("measured", _readme),
-    "docs/benchmarks.md": ("measured", _benchmarks),
-    "docs/scale.md": ("growth", _scale),
-}
+def _nodes(run: Results) -> list[str]:
+    touched = [[figure.name, shown(figure.value, "")] for figure in run.figures if figure.workload == sharding.TOUCHED]
+    return [*table(["commits of", sharding.TOUCHED], touched), *growth(run, sharding.HOTTEST, "{:.0f} nodes")]
+
+
+PAGES: list[tuple[str, str, Callable[[Results], list[str]]]] = [
+    ("README.md", "measured", _readme),
+    ("docs/benchmarks.md", "measured", _benchmarks),
+    ("docs/scale.md", "growth", _scale),
+    ("docs/scale.md", "nodes", _nodes),
+]
 
 
 def fill(run: Results) -> None:
     """Every page, from a whole run."""
-    for name, (mark, lines) in PAGES.items():
+    for name, mark, lines in PAGES:
         page = ROOT / name
         page.write_text(replaced(page.read_text(), mark, lines(run)))

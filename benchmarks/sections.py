@@ -21,6 +21,7 @@ import postgresql
 import processes
 import reading
 import search
+import sharding
 import starting
 import steps
 import vectors
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "artifacts": artifacts.results,
     "large": large.results,
     "postgresql": postgresql.results,
+    "sharding": sharding.results,
     "starting": starting.results,
 }
 
