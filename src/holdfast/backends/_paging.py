@@ -15,6 +15,12 @@ PAGE = 500
 
 def in_pages(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Record]:
     """All that match, by reading one page behind the other."""
+    if query.limit is not None and query.limit <= PAGE:
+        return iter(read(query))
+    return _paged(query, read)
+
+
+def _paged(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Record]:
     left, size = query.limit, FIRST_PAGE
     while True:
         limit = size if left is None else min(PAGE, left)

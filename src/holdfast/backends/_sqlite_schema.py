@@ -93,7 +93,7 @@ def _create(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
 def _add_missing(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
     """Make the tables of kinds that the file has not seen yet; a new kind needs no migration."""
     present = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    for name, table in tables(kinds, 0, remember=False).items():
+    for name, table in tables(kinds, 0).items():
         if name not in present:
             for statement in table.create():
                 con.execute(statement)

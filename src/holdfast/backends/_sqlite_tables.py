@@ -20,7 +20,7 @@ from holdfast.kinds import Field, Kind
 
 POSITIONS = 32
 LAST = (1 << POSITIONS) - 1
-PAGE = 500
+REMEMBERED = 4096
 
 Row = tuple[Any, ...]
 Runs = apsw.Connection | apsw.Cursor
@@ -211,11 +211,10 @@ LOGS = (
 class LogTable:
     """Rows by log and position, for kinds whose key is (owner, branch, position)."""
 
-    def __init__(self, kind: Kind, space: int, remember: bool) -> None:
+    def __init__(self, kind: Kind, space: int) -> None:
         self.kind = kind
         self._space = space
-        self._remember = remember
-        self._known: dict[tuple[Scalar, ...], int] = {}
+        self._known: dict[tuple[Scalar, ...], int] = {}  # numbers of logs, which are never used again
         self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
         columns = ", ".join([*names, "digest", "body"])
@@ -255,8 +254,9 @@ class LogTable:
             if row is None:
                 return None
             known = int(row[0])
-            if self._remember:
-                self._known[owner, branch] = known
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[owner, branch] = known
         return known
 
     def _make(self, con: apsw.Cursor, owner: Scalar, branch: Scalar) -> int:
@@ -272,11 +272,29 @@ class LogTable:
     def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
         return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
 
+    def _fetch(
+        self, con: Runs, owner: Scalar, branch: Scalar, statement: str, low: int, high: int, *rest: Scalar
+    ) -> list[Row]:
+        """Rows of one log, from position to position.
+
+        Where a number that was remembered finds none, another process may have deleted that log and begun it anew.
+        """
+        known = self._known.get((owner, branch))
+        if known is not None:
+            start = known << POSITIONS
+            rows = self._careful.fetch(con, statement, (start | low, start | high, *rest))
+            if rows:
+                return rows
+            self._known.pop((owner, branch), None)
+        log = self._find(con, owner, branch)
+        if log is None or log == known:
+            return []
+        start = log << POSITIONS
+        return self._careful.fetch(con, statement, (start | low, start | high, *rest))
+
     def get(self, con: Runs, key: Key) -> Record | None:
-        found = self._find(con, key[0], key[1])
-        if found is None:
-            return None
-        rows = self._careful.fetch(con, f"{self._select} WHERE place = ?", (found << POSITIONS | int(key[2]),))
+        position = int(key[2])
+        rows = self._fetch(con, key[0], key[1], self._range, position, position)
         return self._record(rows[0], key[0], key[1]) if rows else None
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
@@ -334,17 +352,13 @@ class LogTable:
 
     def _select_log(self, con: Runs, query: Query) -> Iterator[Record]:
         owner, branch = query.prefix
-        found = self._find(con, owner, branch)
-        if found is None:
-            return iter(())
         low, high = _bounds(query)
         parts, values = _sql.conditions(query.where)
         clause = "".join(f" AND {part}" for part in parts)
         order = "DESC" if query.reverse else "ASC"
-        start = found << POSITIONS
         statement = f"{self._range}{clause} ORDER BY place {order} LIMIT ?"
         limit = -1 if query.limit is None else query.limit
-        rows = self._careful.fetch(con, statement, (start | low, start | high, *values, limit))
+        rows = self._fetch(con, owner, branch, statement, low, high, *values, limit)
         kind = self.kind
         return iter([Record(kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
 
@@ -452,6 +466,6 @@ def _bounds(query: Query) -> tuple[int, int]:
 Table = PlainTable | LogTable
 
 
-def tables(kinds: Iterable[Kind], space: int, remember: bool) -> dict[str, Table]:
-    """The layout of each kind; only a connection that sees every change coming may remember log numbers."""
-    return {kind.name: LogTable(kind, space, remember) if kind.log else PlainTable(kind, space) for kind in kinds}
+def tables(kinds: Iterable[Kind], space: int) -> dict[str, Table]:
+    """The layout of each kind."""
+    return {kind.name: LogTable(kind, space) if kind.log else PlainTable(kind, space) for kind in kinds}

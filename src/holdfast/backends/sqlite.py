@@ -152,8 +152,8 @@ class SqliteStore:
             self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
         self._cursor = self._con.cursor()  # one for all writes, since making one takes as long as some of them
-        self._writer = SqliteReader(self._con, tables(KINDS, self.space, remember=True))
-        self._layout = tables(KINDS, self.space, remember=False)
+        self._writer = SqliteReader(self._con, tables(KINDS, self.space))
+        self._layout = tables(KINDS, self.space)
         self.text = SqliteSearch(self, self._opened.read_only)
         self._leaving = Leaving(self.space)
         messages = self._writer.layout[MESSAGES.name]
@@ -355,8 +355,12 @@ class SqliteStore:
                 table.forget()
 
     def _apply_or_undo(self, writes: Sequence[Write]) -> Sequence[Write]:
-        with self._con:  # a savepoint
-            self._apply(writes)
+        try:
+            with self._con:  # a savepoint
+                self._apply(writes)
+        except BaseException:
+            self._forget()
+            raise
         return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:

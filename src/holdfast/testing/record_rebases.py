@@ -179,6 +179,17 @@ class RebaseTests(StoreKit):
         assert [one.key for one in dump(store)] == [("a",), ("s",), ("z",)]
 
     @pytest.mark.parametrize("at_once", [True, False])
+    def test_what_a_refused_commit_began_is_not_gone_on_with(self, store: RecordStore, at_once: bool) -> None:
+        store.commit([Insert(session("s"))])
+        misfit: list[Write] = [Insert(message("h", 1, 1)), Insert(session("s", b"other"))]
+        refused, _ = carry_out(store, at_once, misfit, [Insert(message("i", 1, 1))])
+        assert isinstance(refused, Taken)
+        store.commit([Insert(message("h", 1, 1))])
+        store.commit([Insert(message("h", 1, 2))])
+        places = [one.key for one in dump(store) if one.kind is MESSAGES]
+        assert places == [("h", 1, 1), ("h", 1, 2), ("i", 1, 1)]
+
+    @pytest.mark.parametrize("at_once", [True, False])
     def test_submitted_plans_see_each_other(self, store: RecordStore, at_once: bool) -> None:
         store.commit([Insert(agent("counter", b"0"))])
         assert carry_out(store, at_once, *[_one_more] * 50) == [None] * 50
