@@ -221,15 +221,11 @@ def _in_utc(message: Message) -> Message:
     return replace(message, created_at=created_at.astimezone(UTC))
 
 
-def decode_message(body: bytes, what: str, *about: object) -> Message:
-    """The message these bytes say; roles are read in any case, an unknown one is CorruptData.
-
-    `about` is put into `what` by % where that is needed, which of thousands is seldom one.
-    """
+def decode_message(body: bytes, what: str) -> Message:
+    """The message these bytes say; roles are read in any case, an unknown one is CorruptData."""
     try:
         return _decode_message(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        what = what % about if about else what
         return _decode_odd_message(decode_envelope(body, what), what)
 
 
@@ -243,16 +239,21 @@ def _decode_odd_message(envelope: dict[str, Any], what: str) -> Message:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
 
 
-def place(message: Message, session_id: str, branch: int, seq: int, parent_id: str | None) -> None:
-    """Fill in where a message stands. Only for messages just decoded, which nobody else holds yet."""
+def decode_placed(body: bytes, session_id: str, branch: int, seq: int, parent_id: str | None) -> Message:
+    """The message these bytes say, in its place; whoever reads a conversation does this for each of its messages."""
+    try:
+        message = _decode_message(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        message = decode_message(body, f"message {seq} of session {session_id!r}")
     force_setattr(message, "session_id", session_id)
     force_setattr(message, "branch", branch)
     force_setattr(message, "seq", seq)
     force_setattr(message, "parent_id", parent_id)
+    return message
 
 
 def note(message: Message, usage: Usage | None, pruned: bool) -> None:
-    """Fill in what is kept beside a message, as `place` does."""
+    """Fill in what is kept beside a message. Only for one just decoded, which nobody else holds yet."""
     if usage is not None:
         force_setattr(message, "usage", usage)
     if pruned:

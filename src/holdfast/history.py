@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, tee
 from typing import Any
 
 from msgspec.structs import replace
@@ -268,64 +268,75 @@ _FEW = 200  # messages that are surely wanted all, when asked for by their place
 
 def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[Message]:
     """The messages of a segment, with their places, usage and marks."""
-    rows, placed = _placing(reader, session_id, history, segment)
-    return map(placed, rows)
+    rows, before = _rows(reader, history, segment)
+    return _placed(reader, rows, before, session_id, history, segment)
 
 
 def read_as_written(reader: Reader, session_id: str, history: str, runs: list[Segment]) -> Iterator[Message]:
     """The messages of several segments of one session, in the order they were written."""
-    numbered = [_numbered(*_placing(reader, session_id, history, run)) for run in runs]
+    numbered = [_numbered(reader, session_id, history, run) for run in runs]
     return (message for _, message in heapq.merge(*numbered, key=lambda row: row[0]))
 
 
-def _numbered(rows: Iterator[Record], placed: Callable[[Record], Message]) -> Iterator[tuple[int, Message]]:
+def _numbered(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[tuple[int, Message]]:
     """Messages with the numbers of their writes."""
-    return ((int(row.fields[1] or 0), placed(row)) for row in rows)
+    rows, before = _rows(reader, history, segment)
+    rows, again = tee(rows)
+    numbers = (int(row.fields[1] or 0) for row in again)
+    return zip(numbers, _placed(reader, rows, before, session_id, history, segment), strict=True)
 
 
-def _placing(
-    reader: Reader, session_id: str, history: str, segment: Segment
-) -> tuple[Iterator[Record], Callable[[Record], Message]]:
-    """The rows of a segment, and what makes messages of them, one behind the other."""
-    usages = _usages(reader, history, segment)
-    pruned = _pruned(reader, history, segment)
-    branch, low, before = segment.branch, segment.low, segment.before_id
+def _rows(reader: Reader, history: str, segment: Segment) -> tuple[Iterator[Record], str | None]:
+    """The rows of a segment, and the id of the message in front of them."""
+    low, before = segment.low, segment.before_id
     first = low if before is not None or low == 1 else low - 1
-    count = segment.high - first + 1
-    limit = count if 0 < count <= _FEW else None
-    found = iter(reader.scan(Query(kind=MESSAGES, prefix=(history, branch), low=first, high=segment.high, limit=limit)))
+    query = Query(
+        kind=MESSAGES, prefix=(history, segment.branch), low=first, high=segment.high, limit=_few(segment, first)
+    )
+    found = iter(reader.scan(query))
     if first < low:
         for row in found:
             if int(row.key[2]) >= low:  # the one before it is gone
-                found = chain([row], found)
-            else:
-                before = str(row.fields[0])
+                return chain([row], found), None
+            before = str(row.fields[0])
             break
+    return found, before
 
-    plain = not usages and not pruned
-    decode, place = codec.decode_message, codec.place
 
-    def placed(row: Record) -> Message:
-        nonlocal before
+def _few(segment: Segment, first: int) -> int | None:
+    """As many as a segment has, where they are few and surely wanted all."""
+    count = segment.high - first + 1
+    return count if 0 < count <= _FEW else None
+
+
+def _placed(
+    reader: Reader, rows: Iterator[Record], before: str | None, session_id: str, history: str, segment: Segment
+) -> Iterator[Message]:
+    """The messages that rows say, one behind the other."""
+    usages, pruned = _usages(reader, history, segment), _pruned(reader, history, segment)
+    branch, plain = segment.branch, not usages and not pruned
+    for row in rows:
         seq: int = row.key[2]  # type: ignore[assignment]
-        message = decode(row.body, "message %d of session %r", seq, session_id)
-        place(message, session_id, branch, seq, before)
+        message = codec.decode_placed(row.body, session_id, branch, seq, before)
         if not plain:
             codec.note(message, usages.get(seq), seq in pruned)
         before = row.fields[0]  # type: ignore[assignment]
-        return message
-
-    return found, placed
+        yield message
 
 
 def _usages(reader: Reader, history: str, segment: Segment) -> dict[int, Usage]:
-    rows = reader.scan(Query(kind=USAGES, prefix=(history, segment.branch), low=segment.low, high=segment.high))
+    rows = reader.scan(_beside(USAGES, history, segment))
     return {int(row.key[2]): codec.decode(row.body, Usage, "usage") for row in rows}
 
 
 def _pruned(reader: Reader, history: str, segment: Segment) -> set[int]:
-    rows = reader.scan(Query(kind=PRUNED, prefix=(history, segment.branch), low=segment.low, high=segment.high))
-    return {int(row.key[2]) for row in rows}
+    return {int(row.key[2]) for row in reader.scan(_beside(PRUNED, history, segment))}
+
+
+def _beside(kind: Kind, history: str, segment: Segment) -> Query:
+    """What is kept beside the messages of a segment."""
+    low, high = segment.low, segment.high
+    return Query(kind=kind, prefix=(history, segment.branch), low=low, high=high, limit=_few(segment, low))
 
 
 def last_of(runs: list[Segment], count: int) -> list[Segment]:

@@ -224,11 +224,11 @@ def _found(store: RecordStore, asked: Asked, matches: list[_Match]) -> list[Foun
     for match, usage, mark, previous in zip(matches, usages, pruned, before, strict=True):
         _, branch, seq = match.record.key
         parent = _parent(store, match.record.key, previous)
-        codec.place(match.message, match.session_id, int(branch), int(seq), parent)
+        message = codec.decode_placed(match.record.body, match.session_id, int(branch), int(seq), parent)
         used = None if usage is None else codec.decode(usage.body, Usage, "usage")
-        codec.note(match.message, used, mark is not None)
-        snippet = matching.snippet(match.message.text, asked.wanted)
-        found.append(Found(message=match.message, snippet=snippet, score=match.score, session_id=match.session_id))
+        codec.note(message, used, mark is not None)
+        snippet = matching.snippet(message.text, asked.wanted)
+        found.append(Found(message=message, snippet=snippet, score=match.score, session_id=match.session_id))
     return found
 
 
