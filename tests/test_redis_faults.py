@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Event
 from traceback import format_exception
-from urllib.parse import urlsplit
 
 import pytest
 import redis
 from faults import Crowd, every, never, once
-from servers import Server, free_port, valkey
+from servers import free_port
 from servers.proxy import Proxy
+from servers.valkey import Own
 
 import holdfast
 from holdfast import Message
@@ -32,36 +29,11 @@ from holdfast.testing.records import agent, dump, insert, message, only
 APPENDS, KILLS = 60, 4
 
 
-class Own:
-    """A server of the test's own, which it may kill and set as it likes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.server = valkey.start(folder)
-        self.url = self.server.url
-        self.port = urlsplit(self.url).port or 0
-
-    def kill(self) -> None:
-        """End it without a word, and start it again on what it kept."""
-        _end(self.server)
-        self.server = valkey.start(self._folder, port=self.port)
-
-    def set(self, **settings: str | int) -> None:
-        """Change settings of the running server."""
-        with redis.Redis.from_url(self.url) as client:
-            for name, value in settings.items():
-                client.config_set(name.replace("_", "-"), value)
-
-
-def _end(server: Server) -> None:
-    os.kill(server.pid, signal.SIGKILL)
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Own]:
     own = Own(tmp_path)
     yield own
-    _end(own.server)
+    own.end()
 
 
 @pytest.fixture
@@ -102,10 +74,10 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
 
 def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
     with opened(own.url) as store:
-        _end(own.server)
+        own.end()
         with within(0.3), pytest.raises(ConnectionFailed):
             store.commit([Insert(agent("a"))])
-        own.server = valkey.start(Path(own.server.folder), port=own.port)
+        own.begin()
         assert dump(store) == []
 
 
@@ -279,21 +251,10 @@ def test_a_namespace_is_one_slot_and_no_key_expires(own: Own, namespace: str) ->
         hf.sessions.create(id="s", agent_id="a")
         hf.sessions.append("s", Message.user("hello"))
         hf.artifacts.put(b"map", name="map.png", session_id="s")
+        hf.runs.start("s").complete()
         keys = list(client.scan_iter())
         assert len({client.execute_command("CLUSTER KEYSLOT", key) for key in keys}) == 1
         assert {client.ttl(key) for key in keys} == {-1}
-
-
-def test_a_word_that_is_none_of_ours_wakes_followers_and_ends_nothing(own: Own) -> None:
-    woken = Event()
-    with opened(own.url) as store, redis.Redis.from_url(own.url) as client, store.wake("s", woken.set):
-        for word in (b"garbage", b"", b"\xff\0\1", b"garbage"):
-            woken.clear()
-            for _ in range(100):  # one who begins to listen may miss the first
-                client.publish(store.key("events"), word)
-                if woken.wait(0.05):
-                    break
-            assert woken.is_set()
 
 
 def test_a_newer_format_is_refused(own: Own) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -38,6 +41,35 @@ def answers(url: str) -> bool:
         return False
     finally:
         client.close()
+
+
+class Own:
+    """A server of a test's own, which it may kill and set as it likes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._server = start(folder)
+        self.url = self._server.url
+        self.port = urlsplit(self.url).port or 0
+
+    def kill(self) -> None:
+        """End it without a word, and start it again on what it kept."""
+        self.end()
+        self.begin()
+
+    def end(self) -> None:
+        """End it without a word."""
+        os.kill(self._server.pid, signal.SIGKILL)
+
+    def begin(self) -> None:
+        """Start it again on what it kept."""
+        self._server = start(self._folder, port=self.port)
+
+    def set(self, **settings: str | int) -> None:
+        """Change settings of the running server."""
+        with redis.Redis.from_url(self.url) as client:
+            for name, value in settings.items():
+                client.config_set(name.replace("_", "-"), value)
 
 
 def _binary() -> str:

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 from itertools import count
 from typing import Any, Literal
 from urllib.parse import quote
@@ -28,12 +27,12 @@ from holdfast.backends._redis.plans import Plan, arguments, plan
 from holdfast.backends._redis.rows import decode_key, encode_key, unpack
 from holdfast.backends._redis.settings import Settings
 from holdfast.backends._redis.turns import turn
-from holdfast.backends._redis.waking import listen
+from holdfast.backends._redis.waking import KEPT, STREAM, Stream
 from holdfast.backends._waking import Waking
 from holdfast.contracts import Inspection, Key, Query, Rebase, Record, Sharing, Write, check_limits
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
 from holdfast.errors import HoldfastError, MigrationError
-from holdfast.kinds import EVENTS, KINDS, Kind
+from holdfast.kinds import KINDS, Kind
 
 FORMAT = 1
 MOST_ROWS, MOST_BYTES = 2_000, 4 * 1024 * 1024  # what one script looks at, while everybody else waits
@@ -72,7 +71,7 @@ class RedisStore:
         self._client, self._numbers = os.urandom(12), count()
         self._slots: deque[_Slot] = deque()
         self._line = Line(url, timeout)
-        self._waking = Waking(partial(listen, self._line.pool, self.key(EVENTS.name)))
+        self._waking = Waking(Stream(self._line.pool, self.key(STREAM)).listen)
         self._enter()
 
     def _enter(self) -> None:
@@ -210,9 +209,10 @@ class RedisStore:
         kinds = [kind for kind in KINDS if kind.name in operations.kinds]
         kinds.sort(key=lambda kind: operations.kinds[kind.name])
         turns = [self._turn(kind, key) for kind, key in operations.turns]
-        keys = [self.key("commits"), *(key for kind in kinds for key in self._places(kind)), *turns]
+        own = [self.key("commits"), self.key(STREAM)]
+        keys = [*own, *(key for kind in kinds for key in self._places(kind)), *turns]
         try:
-            args = [slot.name, slot.number, token, *operations.arguments()]
+            args = [slot.name, slot.number, token, KEPT, *operations.arguments()]
             return self._line.run(self.scripts.commit, keys, args, durably=True)
         finally:
             self._slots.append(slot)

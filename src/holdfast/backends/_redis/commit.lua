@@ -1,15 +1,15 @@
 -- A commit: every condition first, against what is there; then all writes. Nothing after the first write can fail.
--- KEYS: commits, then rows, order and unique of each kind, then turns. ARGV: slot, number, the token of the turn that
--- it is made in or '', the kinds, the operations.
+-- KEYS: commits, the stream of word, then rows, order and unique of each kind, then turns. ARGV: slot, number, the token
+-- of the turn that it is made in or '', how many entries the stream keeps, the kinds, the operations.
 -- Returns 'OK', or a refusal: 'moved' or 'taken', which operation, and the key and row that are there.
 
 local slot, number, token = ARGV[1], ARGV[2], ARGV[3]
 local last = redis.call('HGET', KEYS[1], slot)
 if last and string.sub(last, 1, #number + 1) == number .. ' ' then return 'OK' end -- the answer to it was lost
 
-local places, at = {}, 5
-for i = 1, tonumber(ARGV[4]) do
-  places[i] = { rows = KEYS[3 * i - 1], order = KEYS[3 * i], unique = KEYS[3 * i + 1], kind = KINDS[ARGV[at]] }
+local places, at = {}, 6
+for i = 1, tonumber(ARGV[5]) do
+  places[i] = { rows = KEYS[3 * i], order = KEYS[3 * i + 1], unique = KEYS[3 * i + 2], kind = KINDS[ARGV[at]] }
   places[i].claims, places[i].fresh = {}, {}
   at = at + 1
 end
@@ -63,7 +63,7 @@ end
 
 -- Whether it is somebody else's turn to change a record; number 0 is one at which nobody waits for turns.
 local function is_out_of_turn(turn)
-  local holds = turn > 0 and redis.call('GET', KEYS[1 + 3 * #places + turn])
+  local holds = turn > 0 and redis.call('GET', KEYS[2 + 3 * #places + turn])
   return holds and holds ~= token
 end
 
@@ -128,12 +128,13 @@ for _, one in ipairs(changes) do
     if one.claim and one.claim ~= one.unclaim then redis.call('HSET', place.unique, one.claim, one.key) end
   end
 end
--- Whoever follows a run hears of its events; one who may not publish is not kept from writing.
+-- Whoever follows a run hears of its events, once for each session; one who may not add to the stream still writes.
 local told = {}
 for _, one in ipairs(changes) do
-  if one.row and one.place.kind == KINDS.events and not told[one.place] then
-    redis.pcall('PUBLISH', one.place.rows, one.key)
-    told[one.place] = true
+  if one.row and one.place.kind == KINDS.events then
+    local owner = columns(one.place.kind, one.key, one.row)[1]
+    if not told[owner] then redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'event', one.key) end
+    told[owner] = true
   end
 end
 if #changes > 0 then redis.call('HSET', KEYS[1], slot, number .. ' ' .. redis.call('TIME')[1]) end
