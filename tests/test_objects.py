@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 
 import obstore
 import pytest
 from obstore.store import S3Store
-from servers import azure, s3, shared
+from servers import azure, free_port, s3, shared
+from servers.silent import silence
 
+import holdfast
 from holdfast.backends.objects import PART, ObjectBlobs, open_blobs
 from holdfast.contracts import Blob, BlobStore
+from holdfast.deadlines import within
 from holdfast.errors import BackendError, ConnectionFailed, InvalidInput, NotFound, Unsupported
 from holdfast.ids import new_id
 from holdfast.testing.blob_store import BlobStoreKit
@@ -25,6 +32,7 @@ from holdfast.testing.opening import new_namespace
 MEGABYTES = int(os.environ.get("HOLDFAST_ARTIFACT_MB", "100"))
 ROOM_MB = 64
 LARGE = PART + 1
+SHORT_S, FAR_S = 0.3, 60.0
 
 STREAMING = """
     import hashlib, re, sys
@@ -216,6 +224,69 @@ def test_a_store_that_cannot_be_reached_is_a_failed_connection() -> None:
     with pytest.raises(ConnectionFailed) as writing:
         ObjectBlobs(store).put([b"x"])
     assert (reading.value.outcome, writing.value.outcome) == ("none", "unknown")
+
+
+# servers that do not answer
+
+
+@pytest.fixture(params=["silent", "absent"])
+def unheard(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a store that never answers, or of none; the driver would try for much longer than the call."""
+    with silence() as port:
+        place = port if request.param == "silent" else free_port()
+        yield f"s3://bucket?endpoint=http://127.0.0.1:{place}&access_key_id=x&secret_access_key=y&region=us-east-1"
+
+
+@contextmanager
+def given_up(outcome: str) -> Iterator[None]:
+    """What is done inside ends at its limit."""
+    began = time.monotonic()
+    with pytest.raises(ConnectionFailed, match="timeout") as failure, within(SHORT_S):
+        yield
+    assert (failure.value.outcome, time.monotonic() - began < FAR_S / 2) == (outcome, True)
+
+
+def test_a_call_ends_at_its_own_timeout(unheard: str) -> None:
+    blobs = open_blobs(unheard, timeout=FAR_S)
+    for content in ([b"x"], large()):
+        with given_up("unknown"):
+            blobs.put(content)
+    with given_up("none"):
+        list(blobs.list())
+    with given_up("none"):
+        blobs.get(bytes(32))
+    with given_up("none"):
+        blobs.delete(bytes(32))
+
+
+def test_a_timeout_of_the_client_holds_for_artifacts_elsewhere(unheard: str) -> None:
+    with holdfast.open("memory:", artifacts=unheard, timeout=FAR_S) as hf:
+        began = time.monotonic()
+        with pytest.raises(ConnectionFailed) as writing:
+            hf.artifacts.put(b"x", name="map.png", timeout=SHORT_S)
+        with pytest.raises(ConnectionFailed):
+            hf.health(timeout=SHORT_S)
+        assert (writing.value.outcome, time.monotonic() - began < FAR_S / 2) == ("unknown", True)
+        assert list(hf.artifacts.list()) == []
+
+
+def test_it_is_asked_from_inside_of_an_event_loop_as_well(blobs: ObjectBlobs) -> None:
+    async def use() -> bytes:
+        return b"".join(blobs.get(blobs.put(large()).digest, 36, 40))
+
+    assert asyncio.run(use()) == bytes(4)
+
+
+def test_a_source_is_read_by_the_thread_that_gave_it(blobs: ObjectBlobs) -> None:
+    readers = set[int]()
+
+    def watched() -> Iterator[bytes]:
+        for piece in large():
+            readers.add(threading.get_ident())
+            yield piece
+
+    blobs.put(watched())
+    assert readers == {threading.get_ident()}
 
 
 def test_wrong_credentials_and_missing_buckets_are_named() -> None:

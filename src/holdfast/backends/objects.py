@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, groupby
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 import obstore
@@ -23,6 +24,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from holdfast.backends._addresses import parts_of
+from holdfast.backends._awaiting import wait_for
 from holdfast.backends._file.names import escape
 from holdfast.backends._opened import Opened
 from holdfast.contracts import Blob
@@ -30,10 +32,14 @@ from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
 from holdfast.errors import BackendError, ConnectionFailed, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import new_id
 
+R = TypeVar("R")
+Outcome = Literal["none", "unknown"]
+
 PART = 8 * 1024 * 1024  # what one request carries at most; a blob has at most 10,000 parts
 _AT_ONCE = 2
 _TRIES = 5
 _BLOBS, _LARGE, _NAMESPACES = "blobs", "large", "namespaces"
+_LATE = "the object store did not answer within the timeout; repeat, or raise timeout="
 _NAME = re.compile(r"([0-9a-f]{64})/([0-9]{16})\.([0-9a-f-]{36})(?:\.([0-9]+))?")
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|bucket does not exist")
@@ -87,8 +93,9 @@ class ObjectBlobs:
 
     def _upload(self, path: str, content: bytes | Iterator[bytes], source: _Source | None = None) -> None:
         parts = not isinstance(content, bytes)
-        with _translated("unknown", source):
-            obstore.put(self._store, path, content, use_multipart=parts, chunk_size=PART, max_concurrency=_AT_ONCE)
+        given = content if isinstance(content, bytes) else _passing(content)
+        settings: Any = {"use_multipart": parts, "chunk_size": PART, "max_concurrency": _AT_ONCE}
+        _ask(lambda: obstore.put_async(self._store, path, given, **settings), "unknown", source)
 
     def _outdate(self, put: _Put) -> None:
         """Remove earlier puts of the same bytes, of which the newest is enough."""
@@ -110,8 +117,10 @@ class ObjectBlobs:
     def _piece(self, put: _Put, start: int, stop: int) -> tuple[_Put, bytes]:
         """Some bytes, and the put they are of: while we read, a later one may have taken the place of this."""
         for _ in range(_TRIES):
-            with suppress(NotFound), _translated():
-                return put, bytes(obstore.get_range(self._store, put.bytes_at, start=start, end=stop))
+            with suppress(NotFound):
+                return put, bytes(
+                    _ask(partial(obstore.get_range_async, self._store, put.bytes_at, start=start, end=stop))
+                )
             put = self._must_find(put.digest)
         raise NotFound(f"blob {put.digest.hex()} was replaced again and again while it was read; repeat")
 
@@ -129,8 +138,8 @@ class ObjectBlobs:
             self._remove_object(path)
 
     def _remove_object(self, path: str) -> None:
-        with suppress(NotFound), _translated("unknown"):
-            obstore.delete(self._store, path)
+        with suppress(NotFound):
+            _ask(lambda: obstore.delete_async(self._store, path), "unknown")
 
     def list(self) -> Iterator[Blob]:
         """Everything stored, by digest: object stores list names in order."""
@@ -168,18 +177,16 @@ class ObjectBlobs:
     def _objects(self, prefix: str) -> Iterator[tuple[str, int, datetime]]:
         """Path, size and time of the objects under a prefix, a page at a time."""
         self._opened.to_read()
-        with _translated():
-            pages = iter(obstore.list(self._store, prefix))
+        pages = obstore.list(self._store, prefix)
         while True:
-            with _translated():
-                page = next(pages, None)
+            page = _ask(partial(_next, pages))
             if page is None:
                 return
             yield from ((one["path"], one["size"], one["last_modified"]) for one in page)
 
     def _is_there(self, path: str) -> bool:
-        with suppress(NotFound), _translated():
-            obstore.head(self._store, path)
+        with suppress(NotFound):
+            _ask(lambda: obstore.head_async(self._store, path))
             return True
         return False
 
@@ -210,7 +217,7 @@ class _Source:
 
     def __next__(self) -> bytes:
         try:
-            _check_time()
+            _check_time("unknown")
             chunk = next(self._chunks)
         except StopIteration:
             self.ended = True
@@ -236,26 +243,41 @@ def _read_name(path: str, size: int) -> _Put | None:
     return _Put(int(put_at), id, bytes.fromhex(digest), size if large is None else int(large), large is not None)
 
 
-def _check_time() -> None:
+def _check_time(outcome: Outcome) -> None:
     if remaining() <= 0:
-        raise ConnectionFailed("the object store did not answer within the timeout; raise timeout=", outcome="unknown")
+        raise ConnectionFailed(_LATE, outcome=outcome)
 
 
-@contextmanager
-def _translated(outcome: Literal["none", "unknown"] = "none", source: _Source | None = None) -> Iterator[None]:
-    """Errors of the driver as ours; those of a caller's source pass as they are."""
-    _check_time()
+async def _passing(source: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes, as a driver that does not wait for them asks for them."""
+    for piece in source:
+        yield piece
+
+
+async def _next(pages: Any) -> Any:
+    """The next of the pages; None behind the last."""
     try:
-        yield
-    except (BaseError, FileNotFoundError) as cause:
+        return await pages.__anext__()
+    except StopAsyncIteration:
+        return None
+
+
+def _ask(request: Callable[[], Awaitable[R]], outcome: Outcome = "none", source: _Source | None = None) -> R:
+    """The answer to a request, within the time of the present call; errors are ours, or those of a caller's source."""
+    _check_time(outcome)
+    try:
+        return wait_for(request)
+    except (BaseError, FileNotFoundError, TimeoutError) as cause:
         if source is not None and source.broke is not None:
-            raise
+            raise source.broke from None
         raise _ours(cause, outcome) from cause
 
 
-def _ours(cause: Exception, outcome: Literal["none", "unknown"]) -> HoldfastError:
+def _ours(cause: Exception, outcome: Outcome) -> HoldfastError:
     said, _, more = str(cause).partition("\n")
     status = _STATUS.search(said)
+    if isinstance(cause, TimeoutError):
+        return ConnectionFailed(_LATE, outcome=outcome)
     if isinstance(cause, FileNotFoundError):
         return NotFound(said)
     if isinstance(cause, PermissionDeniedError | UnauthenticatedError) or (status and status[1] in ("401", "403")):

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 import numpy as np
+from httpx import Request, Response
 from qdrant_client import QdrantClient
+from qdrant_client.http.api_client import Send
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from qdrant_client.models import (
     Condition,
@@ -39,12 +43,13 @@ from holdfast.backends._numpy_vectors import cosines, units_of
 from holdfast.backends._opened import Opened
 from holdfast.backends._proposals import SPARE, Proposal, nearest
 from holdfast.contracts import Near, Vector
-from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline, remaining
 from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import check_id, new_id
 
 COLLECTION = "holdfast"
 LARGEST = 65_536  # dimensions
+LEAST_S = 0.001
 _BATCH = 200
 _PAGE = 1_000
 _MANY = 10_000  # a server makes room for as many as are asked for
@@ -281,7 +286,7 @@ def _ours(cause: ApiException) -> HoldfastError:
     if cause.status_code == 404:
         return NotFound(f"Qdrant has no such collection: {cause}")
     if cause.status_code in (401, 403):
-        return BackendError(f"Qdrant refuses; give the address its ?api_key=…: {cause}")
+        return BackendError(f"Qdrant refuses; give the address an ?api_key=… that has the right: {cause}")
     return BackendError(f"Qdrant failed: {cause}")
 
 
@@ -304,7 +309,7 @@ def open_vectors(url: str, *, namespace: str = "", timeout: float = DEFAULT_TIME
 
 
 def _remote(parsed: SplitResult, settings: dict[str, str], timeout: float) -> QdrantClient:
-    return QdrantClient(
+    client = QdrantClient(
         host=parsed.hostname,
         port=parsed.port or 6333,
         https=settings.get("tls") == "true",
@@ -312,6 +317,15 @@ def _remote(parsed: SplitResult, settings: dict[str, str], timeout: float) -> Qd
         timeout=max(1, math.ceil(timeout)),
         check_compatibility=False,  # it would ask the server now; the first search does, and says what is wrong
     )
+    client.http.client.add_middleware(partial(_within_the_call, timeout))
+    return client
+
+
+def _within_the_call(timeout: float, request: Request, send: Send) -> Response:
+    """Send a request that waits for its server no longer than the present call may: the driver knows whole seconds."""
+    left = max(LEAST_S, deadline(timeout) - time.monotonic())
+    request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), left)
+    return send(request)
 
 
 def _local(path: str) -> QdrantClient:
