@@ -289,9 +289,7 @@ def test_a_source_is_read_by_the_thread_that_gave_it(blobs: ObjectBlobs) -> None
     assert readers == {threading.get_ident()}
 
 
-def test_wrong_credentials_and_missing_buckets_are_named() -> None:
-    with pytest.raises(BackendError, match="credentials"):
-        list(open_blobs(s3_url().replace("secret_access_key=", "secret_access_key=wrong")).list())
+def test_a_missing_bucket_is_named() -> None:
     with pytest.raises(BackendError, match="bucket or container does not exist"):
         list(open_blobs(s3_url().replace("s3://", "s3://other-")).list())
 

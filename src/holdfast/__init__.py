@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.client import Holdfast, copy
     from holdfast.client import open as open  # not in __all__: `import *` must not hide the builtin
     from holdfast.errors import (
+        AccessDenied,
         AlreadyExists,
         BackendError,
         Busy,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROOT",
+    "AccessDenied",
     "Agent",
     "AlreadyExists",
     "Artifact",

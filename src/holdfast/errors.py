@@ -15,6 +15,7 @@ HoldfastError
 ├── MigrationError      the store was written by a version this one cannot read
 ├── Unsupported         this backend, or this way of opening it, cannot do that
 ├── BackendError        the backend failed in a way of its own
+│   └── AccessDenied    … it refuses the credentials, or they lack a right
 └── ToolFailed          a tool or a model call of a run failed, now or on record
 
 `retry` says whether the same call may succeed later without any change.
@@ -104,6 +105,10 @@ class Unsupported(HoldfastError):
 
 class BackendError(HoldfastError):
     """The backend failed in a way of its own; the cause is attached."""
+
+
+class AccessDenied(BackendError):
+    """The backend refuses the credentials it was given, or they lack a right; only changing that helps."""
 
 
 class ToolFailed(HoldfastError):

@@ -26,7 +26,7 @@ from holdfast.contracts import (
     Write,
     check_limits,
 )
-from holdfast.errors import Busy, ConnectionFailed
+from holdfast.errors import AccessDenied, Busy, ConnectionFailed
 from holdfast.filters import Filter
 from holdfast.kinds import Kind
 
@@ -116,7 +116,7 @@ class Commit:
             except (Again, ConnectionFailed) as failure:
                 self._doubt(failure)
                 pauses.wait(self._verdict(failure))
-            except Busy as failure:
+            except (Busy, AccessDenied) as failure:
                 raise self._verdict(failure) from failure
 
     def _once(self) -> Sequence[Write] | None:

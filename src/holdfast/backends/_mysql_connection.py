@@ -21,7 +21,16 @@ from pymysql.constants import CLIENT, CR, ER, SERVER_STATUS
 from holdfast.backends._insist import Again
 from holdfast.backends._sql_reading import Rows
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, NotFound, Unsupported
+from holdfast.errors import (
+    AccessDenied,
+    BackendError,
+    Busy,
+    ConnectionFailed,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from pymysql.cursors import Cursor
@@ -59,6 +68,8 @@ DENIED = (
     ER.TABLEACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 )
+# A host that may not connect, a user without a password or with one that has run out, a locked one in either system.
+NOT_LET_IN = (ER.HOST_NOT_PRIVILEGED, 1698, 1820, 1862, 3118, 4151)
 FULL = (ER.DISK_FULL, ER.RECORD_FILE_FULL)
 UNFIT = (ER.DATA_TOO_LONG, ER.WARN_DATA_OUT_OF_RANGE, ER.NET_PACKET_TOO_LARGE)
 
@@ -194,8 +205,10 @@ def _refused(cause: pymysql.MySQLError, address: Mapping[str, Any]) -> HoldfastE
     code = _code(cause)
     if code == ER.BAD_DB_ERROR:
         return NotFound(f"there is no database {address['database']!r}; create it and open it again")
-    if code in DENIED:
-        return BackendError(f"the server refuses the user of the address: {cause}")
+    if code in (*DENIED, *NOT_LET_IN):
+        return AccessDenied(
+            f"the server does not let us in; check the user and the password of the address, and its rights: {cause}"
+        )
     return ConnectionFailed(f"MySQL cannot be reached: {cause}")
 
 
@@ -235,7 +248,7 @@ def translate(cause: pymysql.MySQLError, con: Connection, outcome: Literal["none
     if code in UNFIT:
         return InvalidInput(f"MySQL cannot store the value: {cause}")
     if code in DENIED:
-        return BackendError(f"the user of the address lacks a right; grant it and repeat: {cause}")
+        return AccessDenied(f"the user of the address lacks a right; grant it and repeat: {cause}")
     if code in FULL:
         return BackendError(f"the server's disk is full; nothing was written: {cause}")
     return BackendError(f"MySQL failed: {cause}")

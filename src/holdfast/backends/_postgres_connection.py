@@ -22,7 +22,7 @@ from psycopg.types.string import BytesBinaryDumper
 
 from holdfast.backends._insist import Again
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, Unsupported
+from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, Unsupported
 
 R = TypeVar("R")
 LOOK_S = 0.1  # how often a wait looks at the clock
@@ -52,6 +52,10 @@ LOST = (
     pg.IdleInTransactionSessionTimeout,
     pg.IdleSessionTimeout,
     pg.ReadOnlySqlTransaction,  # a primary has become a standby
+)
+DENIED = re.compile(
+    "authentication failed|no pg_hba.conf entry|pg_hba.conf rejects|role .* does not exist|not permitted to log in"
+    "|permission denied for database|no such user"  # the last is PgBouncer's
 )
 
 
@@ -111,7 +115,7 @@ def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
             fallback_application_name="holdfast",
         )
     except psycopg.OperationalError as cause:
-        raise ConnectionFailed(f"PostgreSQL cannot be reached: {cause}") from cause
+        raise _refused(cause) from cause
     except (psycopg.Error, UnicodeError) as cause:
         raise InvalidInput(
             f"the address of the store is not one that PostgreSQL knows{_why(cause, conninfo)}"
@@ -119,6 +123,15 @@ def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
     con.limit_s = limit_s
     _check_encoding(con)
     return con
+
+
+def _refused(cause: psycopg.OperationalError) -> HoldfastError:
+    """Why there is no connection; a server that does not know a user has no code for it here, only words."""
+    if (cause.pgconn is not None and cause.pgconn.needs_password) or DENIED.search(str(cause)):
+        return AccessDenied(
+            f"PostgreSQL does not let us in; check the user and the password of the address, and pg_hba.conf: {cause}"
+        )
+    return ConnectionFailed(f"PostgreSQL cannot be reached: {cause}")
 
 
 def _why(cause: Exception, conninfo: str) -> str:
@@ -173,7 +186,7 @@ def translate(cause: psycopg.Error, con: Connection, outcome: Literal["none", "u
     if isinstance(cause, psycopg.DataError):
         return InvalidInput(f"PostgreSQL cannot store the value: {cause}")
     if isinstance(cause, pg.InsufficientPrivilege):
-        return BackendError(f"the user of the address lacks a right; grant it and repeat: {cause}")
+        return AccessDenied(f"the user of the address lacks a right; grant it and repeat: {cause}")
     if isinstance(cause, pg.DiskFull):
         return BackendError(f"the server's disk is full; nothing was written: {cause}")
     return BackendError(f"PostgreSQL failed: {cause}")

@@ -29,7 +29,7 @@ from holdfast.backends._file.names import escape
 from holdfast.backends._opened import Opened
 from holdfast.contracts import Blob
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
-from holdfast.errors import BackendError, ConnectionFailed, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import AccessDenied, BackendError, ConnectionFailed, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import new_id
 
 R = TypeVar("R")
@@ -281,7 +281,7 @@ def _ours(cause: Exception, outcome: Outcome) -> HoldfastError:
     if isinstance(cause, FileNotFoundError):
         return NotFound(said)
     if isinstance(cause, PermissionDeniedError | UnauthenticatedError) or (status and status[1] in ("401", "403")):
-        return BackendError(f"the object store refuses; check its credentials and their rights: {said}")
+        return AccessDenied(f"the object store refuses; check its credentials and their rights: {said}")
     if status and status[1] == "404" and _NO_BUCKET.search(more):
         return BackendError(f"the bucket or container does not exist; create it first: {said}")
     return ConnectionFailed(f"the object store failed: {said}", outcome=outcome)

@@ -44,7 +44,7 @@ from holdfast.backends._opened import Opened
 from holdfast.backends._proposals import SPARE, Proposal, nearest
 from holdfast.contracts import Near, Vector
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline, remaining
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, NotFound
 from holdfast.ids import check_id, new_id
 
 COLLECTION = "holdfast"
@@ -286,7 +286,7 @@ def _ours(cause: ApiException) -> HoldfastError:
     if cause.status_code == 404:
         return NotFound(f"Qdrant has no such collection: {cause}")
     if cause.status_code in (401, 403):
-        return BackendError(f"Qdrant refuses; give the address an ?api_key=… that has the right: {cause}")
+        return AccessDenied(f"Qdrant refuses; give the address an ?api_key=… that has the right: {cause}")
     return BackendError(f"Qdrant failed: {cause}")
 
 

@@ -20,7 +20,7 @@ from pymongo.errors import (
 )
 
 from holdfast.deadlines import deadline, remaining
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError
+from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError
 
 R = TypeVar("R")
 Outcome = Literal["none", "unknown"]
@@ -28,7 +28,8 @@ Outcome = Literal["none", "unknown"]
 LEAST_S = 0.05  # even a call that may not wait gets an answer from a server nearby
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.1
-NOT_ALLOWED = 13, 18
+NOT_LET_IN = 11, 18, 8000  # no such user, wrong password, either of them by Atlas
+NOT_ALLOWED = 13
 
 
 @contextmanager
@@ -49,8 +50,11 @@ def translated(cause: PyMongoError, outcome: Outcome) -> HoldfastError:
         return ConnectionFailed(f"MongoDB cannot be reached: {cause}")
     if isinstance(cause, ConnectionFailure | WriteConcernError | ExecutionTimeout) or cause.timeout:
         return ConnectionFailed(f"MongoDB stopped answering: {cause}", outcome=outcome)
-    if isinstance(cause, OperationFailure) and cause.code in NOT_ALLOWED:
-        return BackendError(f"the user of the address lacks a right; grant it and repeat: {cause}")
+    code = cause.code if isinstance(cause, OperationFailure) else None
+    if code in NOT_LET_IN:
+        return AccessDenied(f"MongoDB does not let us in; check user, password and authSource in the address: {cause}")
+    if code == NOT_ALLOWED:
+        return AccessDenied(f"the user of the address lacks a right; grant it and repeat: {cause}")
     return BackendError(f"MongoDB failed: {cause}")
 
 

@@ -14,7 +14,7 @@ from holdfast.backends._mongo.reading import MongoReader
 from holdfast.backends._mongo.space import new_token
 from holdfast.backends._mongo.turns import Turn, Turns
 from holdfast.contracts import Delete, Insert, Key, Moved, Put, Rebase, Record, Require, Taken, Write, check_limits
-from holdfast.errors import ConnectionFailed, HoldfastError
+from holdfast.errors import AccessDenied, ConnectionFailed, HoldfastError
 from holdfast.kinds import Kind
 
 UNQUEUED = 2  # tries without a ticket: what a store remembers may be stale, and that is no reason to queue
@@ -55,6 +55,8 @@ class Commit:
                 failure: HoldfastError = overtaken()
             except Undecided:
                 raise
+            except AccessDenied as refusal:
+                raise self._verdict(refusal) from refusal
             except ConnectionFailed as lost:
                 failure = lost
             pauses.wait(self._verdict(failure))

@@ -19,12 +19,13 @@ from redis.retry import Retry
 from holdfast.backends._addresses import parts_of
 from holdfast.backends._redis.scripts import Script
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput
+from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput
 
 Command: TypeAlias = tuple[bytes | str | int, ...]
 PATIENCE_S = 10.0  # how long a server may be away before a call gives up
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
 CONNECT_S = 5.0
+_NO_RIGHT = re.compile("NOPERM|ACL failure")  # the latter from inside of a script
 LAST_LOOK_S = 0.5  # for a read that begins at the limit: whoever waits for something looks once more before giving up
 
 
@@ -69,7 +70,7 @@ class Line:
             try:
                 return attempt.once(until)
             except redis.AuthenticationError as cause:
-                raise ConnectionFailed(f"the server refuses these credentials: {cause}") from cause
+                raise attempt.refused(cause, writes) from cause
             except redis.ResponseError as cause:  # to how the connection began: those to commands are answers
                 raise BackendError(f"the server refuses what the address asks for: {cause}") from cause
             except (redis.ConnectionError, redis.TimeoutError) as cause:
@@ -134,6 +135,13 @@ class _Attempt:
         finally:
             self._pool.release(connection)
 
+    def refused(self, cause: Exception, writes: bool) -> HoldfastError:
+        """The error for one who is not let in; what was sent before a connection broke may have been carried out."""
+        said = f"the server does not let us in; check the user and the password of the address: {cause}"
+        if self.failure is not None and self._sent and writes:
+            return ConnectionFailed(f"{said}; an earlier try may have been carried out", "unknown")
+        return AccessDenied(said)
+
     def given_up(self, writes: bool) -> HoldfastError:
         """The error for whoever waits no longer."""
         if self.failure is None:
@@ -159,6 +167,8 @@ def _checked(answer: Any) -> Any:
     said = str(answer)
     if isinstance(answer, redis.exceptions.OutOfMemoryError) or said.startswith("OOM"):
         raise BackendError(f"the server's memory is full, nothing was written; raise maxmemory: {said}") from answer
+    if isinstance(answer, redis.exceptions.NoPermissionError) or _NO_RIGHT.search(said):
+        raise AccessDenied(f"the user of the address lacks a right; grant it and repeat: {said}") from answer
     if said.startswith("BUSY"):
         raise Busy(f"the server is busy with a long script; nothing was written. Repeat: {said}") from answer
     if isinstance(answer, redis.exceptions.ReadOnlyError) or "READONLY" in said:

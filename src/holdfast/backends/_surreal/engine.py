@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from holdfast.backends._surreal import schema
 from holdfast.backends._surreal.turns import OVERTAKEN, CountedTurn, Turn, insist
 from holdfast.contracts import Sharing
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, Busy, MigrationError, NotFound
+from holdfast.errors import AccessDenied, BackendError, Busy, MigrationError, NotFound
 
 _CONSEQUENCE = "not executed due to a failed transaction"
 _RETRY = "can be retried"
+_NO_RIGHT = re.compile("IAM error|Anonymous access not allowed|Not enough permissions|session has expired")
 
 
 class Engine:
@@ -39,12 +41,12 @@ class Engine:
         """The results of the statements, in order; BackendError if one fails, Again if they may be repeated."""
         answer = self.send(text, variables or {})
         if "error" in answer:
-            raise BackendError(f"SurrealDB failed: {answer['error']}")
+            raise _failure(f"SurrealDB failed: {answer['error']}")
         refusals = [str(one["result"]) for one in answer["result"] if one["status"] != "OK"]
         if refusals:
             first = next((refusal for refusal in refusals if _CONSEQUENCE not in refusal), refusals[0])
-            failure = Again if OVERTAKEN in first or _RETRY in first else BackendError
-            raise failure(f"SurrealDB refused a statement: {first}")
+            said = f"SurrealDB refused a statement: {first}"
+            raise Again(said) if OVERTAKEN in first or _RETRY in first else _failure(said)
         return [one["result"] for one in answer["result"]]
 
     def rows(self, text: str, variables: dict[str, Any] | None = None) -> list[Any]:
@@ -81,3 +83,9 @@ class Engine:
         mark = "UPSERT holdfast:format CONTENT {number: $number, tables: $tables} RETURN NONE"
         variables = {"number": schema.FORMAT, "tables": schema.fingerprint()}
         Turn(self).transact(f"{schema.definition()}; {mark}", variables)
+
+
+def _failure(said: str) -> BackendError:
+    if _NO_RIGHT.search(said):
+        return AccessDenied(f"the user of the address lacks a right; grant it, or name another user: {said}")
+    return BackendError(said)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from surrealdb.connections.blocking_ws import BlockingWsSurrealConnection
-from surrealdb.errors import SurrealError
+from surrealdb.errors import NotAllowedError, SurrealError
 from websockets import Subprotocol
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
@@ -21,9 +21,10 @@ from holdfast.backends._addresses import parts_of
 from holdfast.backends._surreal.engine import Engine
 from holdfast.contracts import Sharing
 from holdfast.deadlines import deadline
-from holdfast.errors import BackendError, ConnectionFailed, InvalidInput
+from holdfast.errors import AccessDenied, BackendError, ConnectionFailed, InvalidInput
 
 CLOSE_S = 1.0
+_NOT_LET_IN = "problem with authentication"  # from a server that has no code for it
 
 
 class Socket:
@@ -118,8 +119,15 @@ class Server(Engine):
             raise ConnectionFailed(f"{self.name} cannot be reached: {cause or 'no answer in time'}") from cause
         except SurrealError as cause:
             connection.close()
-            raise BackendError(f"{self.name} does not let us in: {cause}") from cause
+            raise self._refused(cause) from cause
         return connection
+
+    def _refused(self, cause: SurrealError) -> BackendError:
+        if isinstance(cause, NotAllowedError) or _NOT_LET_IN in str(cause):
+            return AccessDenied(
+                f"{self.name} does not let us in; check the user and the password of the address: {cause}"
+            )
+        return BackendError(f"{self.name} failed: {cause}")
 
     def version(self) -> str:
         return self._connected().version()
