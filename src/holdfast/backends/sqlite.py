@@ -1,7 +1,7 @@
 """SQLite, the embedded default: one file, many threads and processes, one sync per group of commits.
 
-An acknowledged commit survives power loss (WAL, synchronous=FULL) unless `durability="normal"` is chosen
-by name. One connection writes; readers have their own and never wait.
+An acknowledged commit survives power loss (WAL, and a sync of it before the answer) unless `durability="normal"` is
+chosen by name. One connection writes; readers have their own and never wait.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
+from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_search import SqliteSearch
 from holdfast.backends._sqlite_tables import LogTable, Table, tables
 from holdfast.backends._sqlite_words import Leaving
@@ -130,7 +131,8 @@ class SqliteStore:
         self._vfs = vfs
         self._until = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
-        self._swift = False  # whether the last group's sync took a moment only
+        self._swift = False  # whether the last sync took a moment only
+        self._log = Log(path, vfs)
         _check_is_database(path)
         self._lock = None if read_only else FileLock(_lock_path(path))
         with _translated():
@@ -147,6 +149,7 @@ class SqliteStore:
                 self.space = schema.prepare(self._con, namespace, KINDS)
             finally:
                 self._lock.release()
+            self._sync()
             _sync_folder(self._path)
         else:
             self._con = self._connect()
@@ -167,7 +170,7 @@ class SqliteStore:
         con = _connect(self._path, flags, self._vfs)
         con.set_busy_handler(self._wait)
         con.execute("PRAGMA journal_mode = WAL")
-        con.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
+        con.execute("PRAGMA synchronous = NORMAL")  # the rest is done by `_sync`
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
         # From the first write on: a page that is split keeps a copy of what later is to be gone.
         con.execute("PRAGMA secure_delete = ON")
@@ -231,34 +234,31 @@ class SqliteStore:
         if not self._lock.take_free():
             return False
         try:
-            self._transaction(batch, until=0.0)
+            self._carry_out(batch, until=0.0)
         except apsw.BusyError:
             return False
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
             self._fail(batch, cause)
-        finally:
-            self._lock.release()
         return True
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock, con = self._lock, self._cursor
+        lock, cursor, con = self._lock, self._cursor, self._con
         assert lock is not None
         until = deadline(self._timeout)
         if not (lock.take_free() or lock.acquire(until)):
             raise expired()
-        self._until = until
+        self._until, before = until, con.total_changes()
         try:
-            con.execute("BEGIN IMMEDIATE")
+            cursor.execute("BEGIN IMMEDIATE")
             try:
                 applied = self._planned(rebase) if writes is None else self._apply(writes)
             except (Moved, Taken):
                 if writes is None or rebase is None:
                     raise
                 self._undo()
-                con.execute("BEGIN IMMEDIATE")
+                cursor.execute("BEGIN IMMEDIATE")
                 applied = self._planned(rebase)
-            con.execute("COMMIT")
-            return applied
+            cursor.execute("COMMIT")
         except BaseException as cause:
             self._undo()
             if isinstance(cause, apsw.Error):
@@ -266,6 +266,21 @@ class SqliteStore:
             raise
         finally:
             lock.release()
+        if con.total_changes() != before:
+            self._sync()
+        return applied
+
+    def _sync(self) -> None:
+        """Make what was committed survive a power loss. Nobody else waits for it: the lock is free by now."""
+        start = time.perf_counter()
+        if self._durability == "full":
+            try:
+                self._log.sync()
+            except (OSError, apsw.Error) as cause:
+                raise BackendError(
+                    f"the disk cannot be synced; what was written may be lost with its power: {cause}"
+                ) from cause
+        self._swift = time.perf_counter() - start < MOMENT_S
 
     def _planned(self, rebase: Rebase | None) -> Sequence[Write]:
         """Apply what `rebase` makes of what is there now."""
@@ -281,15 +296,27 @@ class SqliteStore:
         try:
             batch = self._take_lock(batch)
             if batch:
-                assert self._lock is not None
-                try:
-                    self._transaction(batch, max(request.deadline for request in batch))
-                finally:
-                    self._lock.release()
+                self._carry_out(batch, max(request.deadline for request in batch))
         except BaseException as cause:
             self._fail(batch, cause)
             if not isinstance(cause, Exception):
                 raise
+
+    def _carry_out(self, batch: list[Request], until: float) -> None:
+        """Commit the batch, let others have the lock, sync, and answer."""
+        assert self._lock is not None
+        before = self._con.total_changes()
+        try:
+            outcomes = self._transaction(batch, until)
+        finally:
+            self._lock.release()
+        if self._con.total_changes() != before:
+            self._sync()
+        for request, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, HoldfastError):
+                request.finish(error=outcome)
+            else:
+                request.finish(outcome)
 
     def _fail(self, batch: list[Request], cause: BaseException) -> None:
         error = _translate(cause) if isinstance(cause, apsw.Error) else cause
@@ -307,22 +334,17 @@ class SqliteStore:
             batch = [request for request in batch if not request.done]
         return batch
 
-    def _transaction(self, batch: list[Request], until: float) -> None:
+    def _transaction(self, batch: list[Request], until: float) -> Sequence[Sequence[Write] | HoldfastError]:
+        """What came of each request, in one transaction that is committed and not yet synced."""
         self._until = until
         self._cursor.execute("BEGIN IMMEDIATE")
         try:
             outcomes = self._hopefully(batch) or [self._member(request) for request in batch]
-            start = time.perf_counter()
             self._cursor.execute("COMMIT")
-            self._swift = time.perf_counter() - start < MOMENT_S
         except BaseException:
             self._undo()
             raise
-        for request, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, HoldfastError):
-                request.finish(error=outcome)
-            else:
-                request.finish(outcome)
+        return outcomes
 
     def _hopefully(self, batch: list[Request]) -> Sequence[Sequence[Write] | HoldfastError] | None:
         """Apply every request as if none could be refused, which is cheaper; None, with all undone, if one is."""
@@ -459,6 +481,7 @@ class SqliteStore:
         while self._idle:
             self._idle.pop().con.close()
         self._con.close()
+        self._log.close()
         if self._lock is not None:
             self._lock.close()
 
