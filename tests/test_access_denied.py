@@ -19,14 +19,20 @@ import bson
 import psycopg
 import pytest
 import redis
+from faults import once
 from servers import Server, a_folder, azure, mariadb, postgres, s3, shared, surreal, valkey
+from servers.proxy import Proxy
 
 import holdfast
 from holdfast.backends import objects, qdrant
+from holdfast.backends.postgres import PostgresStore
+from holdfast.backends.redis import RedisStore
+from holdfast.contracts import Insert
 from holdfast.deadlines import within
-from holdfast.errors import AccessDenied
+from holdfast.errors import AccessDenied, ConnectionFailed
 from holdfast.ids import new_id
 from holdfast.testing.opening import new_namespace
+from holdfast.testing.records import agent
 
 FAR_S = 120.0  # the deadline, until which nothing is tried again
 SECRET = "xyzzy"
@@ -80,6 +86,17 @@ def test_postgresql_refuses_a_password_that_was_changed_while_the_store_was_open
             hf.sessions.create(id="t")
 
 
+def test_a_commit_in_doubt_stays_so_when_postgresql_lets_nobody_in_to_look(postgresql: Server) -> None:
+    with closing(PostgresStore(address(postgresql.url, "ann"), timeout=FAR_S)) as store:
+        store.commit([Insert(agent("a"))])
+        with psycopg.connect(postgresql.url, autocommit=True) as con:
+            con.execute("ALTER ROLE ann PASSWORD 'another'")
+            con.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ann'")
+        with pytest.raises(ConnectionFailed, match="check the user and the password") as failure:
+            store.commit([Insert(agent("b"))])
+    assert failure.value.outcome == "unknown"
+
+
 def test_mariadb_refuses_a_password() -> None:
     url, user = shared("mariadb", mariadb.start), f"kit{new_id()[-12:]}"
     mariadb.ask(url, f"CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY 'another'")
@@ -128,9 +145,20 @@ def test_valkey_that_wants_a_password_refuses_one_who_gives_none(tmp_path: Path)
     own.end()
 
 
-@pytest.mark.parametrize("rule", ["-set", "-hset", "-evalsha"])
+def test_a_commit_in_doubt_stays_so_when_valkey_lets_nobody_in_to_look(tmp_path: Path) -> None:
+    own = valkey.Own(tmp_path)
+    with Proxy(own.port) as proxy:
+        with closing(RedisStore(f"redis://127.0.0.1:{proxy.port}/0", timeout=FAR_S)) as store:
+            proxy.cuts_answer = once(then=lambda: own.set(requirepass=SECRET))
+            with pytest.raises(ConnectionFailed, match="check the user and the password") as failure:
+                store.commit([Insert(agent("a"))])
+    own.end()
+    assert failure.value.outcome == "unknown"
+
+
+@pytest.mark.parametrize("rule", ["-set", "-hset", "-evalsha", "-info"])
 def test_valkey_refuses_what_a_user_has_no_right_to(user: Callable[..., str], rule: str) -> None:
-    with denied("grant it"), holdfast.open(user("~*", "+@all", rule), namespace=new_namespace(), timeout=FAR_S) as hf:
+    with denied("grant"), holdfast.open(user("~*", "+@all", rule), namespace=new_namespace(), timeout=FAR_S) as hf:
         hf.sessions.create(id="s")
 
 

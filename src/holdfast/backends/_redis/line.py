@@ -72,7 +72,8 @@ class Line:
             except redis.AuthenticationError as cause:
                 raise attempt.refused(cause, writes) from cause
             except redis.ResponseError as cause:  # to how the connection began: those to commands are answers
-                raise BackendError(f"the server refuses what the address asks for: {cause}") from cause
+                refusal = AccessDenied if isinstance(cause, redis.exceptions.NoPermissionError) else BackendError
+                raise refusal(f"the server refuses what the address asks for: {cause}") from cause
             except (redis.ConnectionError, redis.TimeoutError) as cause:
                 attempt.failure = cause
             present = time.monotonic()

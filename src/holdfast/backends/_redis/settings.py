@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from holdfast.backends._redis.line import Line
-from holdfast.errors import BackendError
+from holdfast.errors import AccessDenied, BackendError
 
 NEVER = "never synced: what was written since the last snapshot goes with the server"
 LAST_SECOND = "a crash of the server's machine may lose the last second"
@@ -20,7 +20,9 @@ class Settings:
     def __init__(self, line: Line) -> None:
         info, config, waits = line.ask(("INFO",), ("CONFIG", "GET", "append*"), ("COMMAND", "INFO", "WAITAOF"))
         if isinstance(info, redis.ResponseError):
-            raise BackendError(f"the server does not say what it is; allow INFO to this user: {info}") from info
+            raise AccessDenied(
+                f"the server does not say what it is; grant INFO to the user of the address: {info}"
+            ) from info
         self._info = dict(_pairs(info))
         self._fsync = _setting(config, b"appendfsync")
         self._can_wait = isinstance(waits, list) and bool(waits[0])
