@@ -137,22 +137,25 @@ def test_valkey_refuses_a_user_or_a_password(user: Callable[..., str]) -> None:
             holdfast.open(url, timeout=FAR_S)
 
 
-def test_valkey_that_wants_a_password_refuses_one_who_gives_none(tmp_path: Path) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[valkey.Own]:
     own = valkey.Own(tmp_path)
-    own.set(requirepass=SECRET)
-    with denied("check the user and the password"):
-        holdfast.open(own.url, timeout=FAR_S)
+    yield own
     own.end()
 
 
-def test_a_commit_in_doubt_stays_so_when_valkey_lets_nobody_in_to_look(tmp_path: Path) -> None:
-    own = valkey.Own(tmp_path)
+def test_valkey_that_wants_a_password_refuses_one_who_gives_none(own: valkey.Own) -> None:
+    own.set(requirepass=SECRET)
+    with denied("check the user and the password"):
+        holdfast.open(own.url, timeout=FAR_S)
+
+
+def test_a_commit_in_doubt_stays_so_when_valkey_lets_nobody_in_to_look(own: valkey.Own) -> None:
     with Proxy(own.port) as proxy:
         with closing(RedisStore(f"redis://127.0.0.1:{proxy.port}/0", timeout=FAR_S)) as store:
             proxy.cuts_answer = once(then=lambda: own.set(requirepass=SECRET))
             with pytest.raises(ConnectionFailed, match="check the user and the password") as failure:
                 store.commit([Insert(agent("a"))])
-    own.end()
     assert failure.value.outcome == "unknown"
 
 
