@@ -6,18 +6,16 @@ a killed mongod keeps is not shown by this.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pymongo
 import pytest
 from bson import Binary, Int64
 from faults import Crowd, every, never
-from servers import Server, free_port, listens, mongo, wait_until
+from servers import free_port, mongo
+from servers.own import Own
 from servers.proxy import Proxy
 
 from holdfast.backends._mongo import batches
@@ -31,38 +29,11 @@ from holdfast.testing.records import agent, dump, insert, only
 APPENDS, KILLS = 15, 3
 
 
-class Own:
-    """A server of the test's own, which it may kill."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.server = mongo.start(folder)
-        self.url = self.server.url
-        self.port = urlsplit(self.url).port or 0
-
-    def kill(self) -> None:
-        """End it without a word, and start it again on what it kept."""
-        _end(self.server)
-        self.server = mongo.start(self._folder, port=self.port)
-
-    def change_space(self, change: dict[str, object]) -> None:
-        """Change the document on which commits agree, as a writer does."""
-        client: pymongo.MongoClient[dict[str, object]]
-        with pymongo.MongoClient(self.url) as client:
-            client["holdfast"]["spaces"].update_one({"_id": "space "}, change)
-
-
-def _end(server: Server) -> None:
-    os.kill(server.pid, signal.SIGKILL)
-    port = urlsplit(server.url).port or 0
-    wait_until(lambda: not listens(port), Path(server.folder))
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Own]:
-    own = Own(tmp_path)
+    own = Own(mongo.start, tmp_path)
     yield own
-    _end(own.server)
+    own.end()
 
 
 @pytest.fixture
@@ -74,6 +45,13 @@ def proxy(own: Own) -> Iterator[Proxy]:
 def through(proxy: Proxy) -> str:
     """The address of a server at the other end of a proxy."""
     return f"mongodb://127.0.0.1:{proxy.port}"
+
+
+def change_space(own: Own, change: dict[str, object]) -> None:
+    """Change the document on which commits agree, as a writer does."""
+    client: pymongo.MongoClient[dict[str, object]]
+    with pymongo.MongoClient(own.url) as client:
+        client["holdfast"]["spaces"].update_one({"_id": "space "}, change)
 
 
 # servers that die
@@ -96,10 +74,10 @@ def test_a_server_that_is_not_there_is_told_at_the_limit() -> None:
 
 def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
     with closing(MongoStore(own.url)) as store:
-        _end(own.server)
+        own.end()
         with within(0.3), pytest.raises(ConnectionFailed):
             store.commit([Insert(agent("a"))])
-        own.server = mongo.start(Path(own.server.folder), port=own.port)
+        own.bring_back()
         assert dump(store) == []
 
 
@@ -157,7 +135,7 @@ def _lose_a_commit(store: MongoStore, proxy: Proxy) -> None:
 def leave_behind(own: Own, body: bytes) -> None:
     """What a writer leaves that dies when it has committed and applied nothing."""
     batch = Binary(batches.encode([agent("a", body), agent("b", body)]))
-    own.change_space({"$inc": {"version": Int64(1)}, "$set": {"applied": False, "batch": batch}})
+    change_space(own, {"$inc": {"version": Int64(1)}, "$set": {"applied": False, "batch": batch}})
 
 
 def test_a_reader_applies_what_a_dead_writer_had_committed(own: Own) -> None:
@@ -188,7 +166,7 @@ def test_who_applies_a_commit_too_late_changes_nothing(own: Own) -> None:
 
 def test_who_waits_in_line_and_dies_is_passed_over(own: Own) -> None:
     with closing(MongoStore(own.url)) as store:
-        own.change_space({"$inc": {"tickets": Int64(1)}})
+        change_space(own, {"$inc": {"tickets": Int64(1)}})
         with within(0.5), pytest.raises(Busy):
             store.commit([Insert(agent("a"))])
         store.commit([Insert(agent("a"))])

@@ -77,7 +77,7 @@ def test_a_server_that_went_away_is_told_at_the_limit(own: Own) -> None:
         own.end()
         with within(0.3), pytest.raises(ConnectionFailed):
             store.commit([Insert(agent("a"))])
-        own.begin()
+        own.bring_back()
         assert dump(store) == []
 
 

