@@ -23,7 +23,7 @@ from holdfast.history import (
     branch_link,
     branch_record,
     check_attached,
-    find,
+    find_all,
     find_reached,
     first_link,
     message_link,
@@ -151,7 +151,8 @@ def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None,
     """Place messages as the store now is: found ones stay, new ones go behind their parent."""
     pointer = seen.pointer
     check_attached(pointer)
-    known = {one.message.id: _known(reader, pointer, one) for one in said}
+    present = find_all(reader, pointer.history, [one.message.id for one in said])
+    known = {one.message.id: _known(reader, pointer, one, present.get(one.message.id)) for one in said}
     _check_parent(reader, known, said, parent)
     fresh = [one for one in said if known[one.message.id] is None]
     if not fresh:
@@ -167,8 +168,8 @@ def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None,
     return replace(appended, writes=[*opening, *naming, *appended.writes], messages=messages)
 
 
-def _known(reader: Reader, pointer: Pointer, one: Said) -> Record | None:
-    present = find(reader, pointer.history, one.message.id)
+def _known(reader: Reader, pointer: Pointer, one: Said, present: Record | None) -> Record | None:
+    """What is there of this id, if that is the same message; AlreadyExists if it is another."""
     if present is None:
         return None
     digest = codec.redacted_digest(present.body) or present.digest

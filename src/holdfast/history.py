@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, tee
 from typing import Any
 
@@ -60,6 +60,8 @@ __all__ = [
     "settled",
 ]
 
+FEW = 8  # messages that are looked for one by one, wherever they may be
+PER_QUESTION = 10  # messages that are read as soon as one is looked for
 ROOT_BRANCH = 1
 _sha256 = hashlib.sha256
 
@@ -216,6 +218,18 @@ def find(reader: Reader, history: str, message_id: str) -> Record | None:
     """A message of this history by its id."""
     by_id = (Filter("id", "=", message_id),)
     return next(iter(reader.scan(Query(kind=MESSAGES, prefix=(history,), where=by_id))), None)
+
+
+def find_all(reader: Reader, history: str, ids: Sequence[str]) -> dict[str, Record]:
+    """The messages of this history that have one of these ids, by id.
+
+    Many are not asked for one by one where the history is short beside them: a new one has none.
+    """
+    most, whole = PER_QUESTION * len(ids), Query(kind=MESSAGES, prefix=(history,))
+    if len(ids) > FEW and reader.count(replace(whole, limit=most + 1)) <= most:
+        wanted = set(ids)
+        return {id: record for record in reader.scan(whole) if (id := str(record.fields[0])) in wanted}
+    return {id: record for id in ids if (record := find(reader, history, id)) is not None}
 
 
 def find_reached(reader: Reader, pointer: Pointer, message_id: str) -> Record:
