@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Any, cast
 
@@ -122,12 +123,20 @@ class Driver(Calls):
 
     def _on_record(self, message_ids: Sequence[str]) -> list[Message]:
         pointer = history.must_see(self._store, self._recorder.run.session_id).pointer
-        found = []
-        for message_id in message_ids:
-            _, branch, seq = history.find_reached(self._store, pointer, message_id).key
-            run = history.last_of(history.segments(self._store, pointer.history, int(branch), int(seq)), 1)[0]
-            found += [*history.read(self._store, pointer.session_id, pointer.history, run)]
-        return found
+        together = self._up_to(pointer, message_ids[-1], len(message_ids))
+        if [one.id for one in together] == [*message_ids]:
+            return together
+        # Some were there before they were said here, and so stand elsewhere.
+        return [one for message_id in message_ids for one in self._up_to(pointer, message_id, 1)]
+
+    def _up_to(self, pointer: history.Pointer, message_id: str, count: int) -> list[Message]:
+        """A message and those right before it, so many in all."""
+        _, branch, seq = history.find_reached(self._store, pointer, message_id).key
+        path = history.segments(self._store, pointer.history, int(branch), int(seq))
+        runs = (
+            history.read(self._store, pointer.session_id, pointer.history, run) for run in history.last_of(path, count)
+        )
+        return [*chain.from_iterable(runs)]
 
     async def aappend(self, *messages: Message | dict[str, Any], timeout: float | None = None) -> list[Message]:
         """`append`, awaited."""

@@ -71,6 +71,16 @@ class Table:
         unique = tuple(values[name] for name in self.kind.unique)
         return (*unique, *record.key) if None in unique else unique  # a None collides with nothing
 
+    def _named(self, query: Query) -> list[Record] | None:
+        """Whoever holds the unique values that a query asks for; None if it does not name them all."""
+        named: dict[str, Scalar] = {part.name: value for part, value in zip(self.kind.key, query.prefix, strict=False)}
+        named |= {one.field: one.value for one in query.where if one.compare == "="}
+        unique = tuple(named.get(name) for name in self.kind.unique)
+        if not unique or None in unique:
+            return None
+        key = self.unique.get(unique)
+        return [] if key is None or key[: len(query.prefix)] != query.prefix else [self.rows[key]]
+
     def match(self, query: Query) -> list[Record]:
         """All that match, in order."""
         found = [record for record in self._range(query) if matches(record.values(), query.where)]
@@ -83,6 +93,9 @@ class Table:
         return found if query.limit is None else found[: query.limit]
 
     def _range(self, query: Query) -> list[Record]:
+        holder = self._named(query)
+        if holder is not None and query.low is None and query.high is None:
+            return holder
         depth = len(query.prefix)
         start = bisect_left(self._keys, query.prefix if query.low is None else (*query.prefix, query.low))
         found = []
