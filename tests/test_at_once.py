@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from holdfast import BackendError, Message
+import holdfast
+from holdfast import BackendError, Busy, HoldfastError, Message, NotFound
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import sqlite
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.contracts import Insert, Planned, Reader, Write
-from holdfast.testing.records import dump, session
+from holdfast.contracts import Insert, Moved, Planned, Query, Reader, Require, Write
+from holdfast.kinds import MESSAGES
+from holdfast.testing.records import dump, message, session
 
 LONG_S = 30
 
@@ -173,3 +178,133 @@ def test_agents_get_all_they_said_in_order(store: SqliteStore, monkeypatch: pyte
 
     _run(store, use)
     assert Holdfast(store).verify().problems == []
+
+
+# what must not keep anybody waiting
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "file"])
+@pytest.mark.parametrize("options", [{"read_only": True}, {}])
+def test_every_append_to_a_store_that_takes_none_is_refused(tmp_path: Path, scheme: str, options: Any) -> None:
+    url = f"{scheme}:///{tmp_path}/agents"
+    with holdfast.open(url) as hf:
+        hf.sessions.create(id="s", title="t")
+    sync = holdfast.open(url, **options)
+    if not options:
+        sync.close()
+
+    async def main() -> None:
+        hf = AsyncHoldfast(sync)
+        for _ in range(3):
+            with pytest.raises(HoldfastError):
+                await asyncio.wait_for(hf.sessions.append("s", Message.user("no")), LONG_S)
+
+    asyncio.run(main())
+    sync.close()
+
+
+def test_an_append_that_was_refused_is_not_kept_in_memory(store: SqliteStore) -> None:
+    refused = weakref.WeakSet[NotFound]()
+
+    async def use(hf: AsyncHoldfast) -> None:
+        for _ in range(50):
+            try:
+                await hf.sessions.append("nobody", Message.user("hello"))
+            except NotFound as cause:
+                refused.add(cause)
+
+    _run(store, use)
+    gc.collect()
+    assert len(refused) <= 1
+
+
+def test_a_store_that_is_closed_while_tasks_append_answers_them_all(path: Path) -> None:
+    for _ in range(20):
+        sync = holdfast.open(f"sqlite:///{path}")
+        if sync.sessions.get("s") is None:
+            sync.sessions.create(id="s", title="t")
+        assert asyncio.run(_append_and_close(sync)) > 0
+
+
+async def _append_and_close(sync: Holdfast) -> int:
+    """How many appends were answered, each by its messages or by an error of ours."""
+    hf, closing = AsyncHoldfast(sync), asyncio.Event()
+
+    async def agent() -> int:
+        for number in range(200):
+            try:
+                await hf.sessions.append("s", Message.user("hello"))
+            except BackendError:
+                return number + 1
+            if number == 3:
+                closing.set()
+        return 200
+
+    agents = [asyncio.create_task(agent()) for _ in range(8)]
+    await closing.wait()
+    await hf.close()
+    return sum(await asyncio.wait_for(asyncio.gather(*agents), LONG_S))
+
+
+def test_nobody_can_take_a_submitted_commit_back(store: SqliteStore) -> None:
+    assert store.submit([_plan("a")]).cancel() is False
+    assert store.submit([_plan("b")]).result(LONG_S) == [None]
+    assert _names(store) == ["a", "b"]
+
+
+def test_more_than_an_event_loop_should_do_at_once_is_left_to_a_thread(store: SqliteStore) -> None:
+    assert store.commit_at_once([_plan(f"{n}") for n in range(sqlite.MOST_AT_ONCE + 1)]) is None
+    assert _names(store) == []
+
+
+def test_a_fault_of_one_plan_leaves_its_neighbours(store: SqliteStore) -> None:
+    def fails(_: Reader) -> list[Write]:
+        raise ValueError("a fault")
+
+    refusals = store.commit_at_once([_plan("a"), Planned(None, fails, time.monotonic() + LONG_S), _plan("z")])
+    assert refusals is not None
+    assert [type(refusal) for refusal in refusals] == [type(None), ValueError, type(None)]
+    assert _names(store) == ["a", "z"]
+
+
+def test_an_append_behind_a_slow_batch_is_busy_at_its_own_limit(store: SqliteStore, path: Path) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            slow = asyncio.create_task(hf.sessions.append("s", Message.user("slow"), timeout=LONG_S))
+            await asyncio.sleep(0.05)
+            with pytest.raises(Busy):
+                await hf.sessions.append("s", Message.user("never"), timeout=0.1)
+            assert not slow.done()
+            other.execute("ROLLBACK")
+        await slow
+        assert _texts(store, "s") == ["slow"]
+
+    _run(store, use)
+
+
+def test_a_refused_condition_leaves_no_transaction_open(store: SqliteStore) -> None:
+    store.commit([Insert(message("h", 1, 1))])
+    with pytest.raises(Moved):
+        store.commit([Require(MESSAGES, ("h", 1, 2), b"x" * 32)])
+    assert store._con.txn_state() == apsw.SQLITE_TXN_NONE
+    store.scrub()
+
+
+def test_what_a_namespace_holds_is_counted_without_reading_the_others(store: SqliteStore) -> None:
+    table = store._layout[MESSAGES.name]
+    asked: list[str] = []
+
+    def note(_cursor: object, statement: str, _values: object) -> bool:
+        asked.append(statement)
+        return True
+
+    with store.reading() as reader:
+        reader.con.exec_trace = note
+        table.count(reader.con, Query(kind=MESSAGES))
+        table.size(reader.con)
+        reader.con.exec_trace = None
+        for statement in asked:
+            plan = reader.con.execute(f"EXPLAIN QUERY PLAN {statement}", (store.space, MESSAGES.name)).fetchall()
+            assert any("SEARCH messages USING INTEGER PRIMARY KEY" in str(step[3]) for step in plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -17,13 +18,15 @@ from msgspec import Struct
 from holdfast.commits import Plan
 from holdfast.contracts import CommitsAtOnce, Moved, Planned, RecordStore, Submits, Taken
 from holdfast.deadlines import deadline, within
-from holdfast.errors import BackendError, HoldfastError
+from holdfast.errors import BackendError, Busy
 from holdfast.following import POLL_S, Following
 from holdfast.model import Event
 from holdfast.nouns import check_timeout
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_WAITED = "earlier commits took until the timeout; nothing was written. Repeat, or raise timeout="
 
 WORKERS = 64
 CHUNK = 200
@@ -45,15 +48,23 @@ def _calling(function: Callable[P, None]) -> Callable[P, None]:
     return call
 
 
-class _Asked(Struct, gc=False):
+class _Asked(Struct):
     """A plan, and the task that waits for it."""
 
     planned: Planned
     answer: asyncio.Future[None]
+    expiring: asyncio.TimerHandle | None = None
 
     def tell(self, refusal: BaseException | None) -> None:
-        if not self.answer.done():  # or cancelled
-            self.answer.set_result(None) if refusal is None else self.answer.set_exception(refusal)
+        """Let the task go on, unless it has been cancelled."""
+        if self.expiring is not None:
+            self.expiring.cancel()
+        if self.answer.done():
+            return
+        if refusal is None:
+            self.answer.set_result(None)
+        else:
+            self.answer.set_exception(refusal)
 
 
 class _Turn(Struct):
@@ -104,14 +115,21 @@ class Bridge:
     def _ask(self, planned: Planned) -> asyncio.Future[None]:
         """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
         loop = asyncio.get_running_loop()
-        turn = self._turns.get(loop)
-        if turn is None:
-            turn = self._turns[loop] = _Turn()
-        answer: asyncio.Future[None] = loop.create_future()
-        turn.asked.append(_Asked(planned, answer))
-        if len(turn.asked) == 1 and not turn.busy:
+        turn = self._turns.get(loop) or self._enter(loop)
+        asked = _Asked(planned, loop.create_future())
+        turn.asked.append(asked)
+        if turn.busy:
+            left = planned.until - time.monotonic()
+            asked.expiring = loop.call_later(left, asked.tell, Busy(_WAITED))
+        elif len(turn.asked) == 1:
             loop.call_soon(self._commit, loop, turn)
-        return answer
+        return asked.answer
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
+        for ended in [one for one in self._turns if one.is_closed()]:
+            del self._turns[ended]
+        turn = self._turns[loop] = _Turn()
+        return turn
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
         """Commit what was asked for: here, if that takes moments, else on the store's own thread."""
@@ -123,10 +141,11 @@ class Bridge:
             refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)
             if refusals is None:
                 assert self._later is not None
+                committing = self._later.submit(plans)
                 turn.busy = True
-                self._later.submit(plans).add_done_callback(_calling(partial(self._answer, loop, turn, asked)))
+                committing.add_done_callback(_calling(partial(self._answer, loop, turn, asked)))
                 return
-        except HoldfastError as cause:
+        except Exception as cause:  # noqa: BLE001 — whoever waits gets it
             refusals = [cause] * len(asked)
         for one, refusal in zip(asked, refusals, strict=True):
             one.tell(refusal)

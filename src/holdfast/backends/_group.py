@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import deadline
-from holdfast.errors import Busy
+from holdfast.errors import BackendError, Busy
 
 MAX_BATCH = 256
 
@@ -49,6 +49,7 @@ class Submitted:
     def __init__(self, plans: Sequence[Planned], done: deque[Submitted]) -> None:
         self.requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
         self.future: Future[list[BaseException | None]] = Future()
+        self.future.set_running_or_notify_cancel()  # so that nobody can take it back
         self._open = len(self.requests)
         self._done = done
         for request in self.requests:
@@ -70,6 +71,11 @@ def expired() -> Busy:
     return Busy("another writer holds the store; nothing was written. Repeat, or raise timeout=")
 
 
+def closed() -> BackendError:
+    """The error of one who comes too late."""
+    return BackendError("the store is closed; open it again")
+
+
 class GroupCommit:
     """The queue in front of a store's commits.
 
@@ -84,12 +90,14 @@ class GroupCommit:
         self._turn = threading.Lock()
         self._wake = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closed = False  # to those who come
+        self._ended = False  # and to those who have the turn
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Have the request carried out, by this thread or by another, and return what was applied."""
         if not self._queue and self._turn.acquire(False):
             try:
+                self._check_open()
                 return self._alone(writes, rebase)
             finally:
                 self._turn.release()
@@ -111,6 +119,7 @@ class GroupCommit:
         if self._queue or not self._turn.acquire(False):
             return None
         try:
+            self._check_open()
             batch = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
             return batch if carry_out(batch) else None
         finally:
@@ -129,6 +138,9 @@ class GroupCommit:
     def _hand_on(self) -> None:
         """Give the turn back, and then answer, so that whoever is answered finds it free."""
         self._turn.release()
+        self._answer()
+
+    def _answer(self) -> None:
         while self._done:
             try:
                 self._done.popleft().answer()
@@ -152,7 +164,10 @@ class GroupCommit:
         batch: list[Request] = []
         while self._queue and len(batch) < MAX_BATCH:
             batch.append(self._queue.popleft())
-        if batch:
+        if batch and self._ended:
+            for request in batch:
+                request.finish(error=closed())
+        elif batch:
             self._together(batch)
 
     def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
@@ -164,6 +179,8 @@ class GroupCommit:
         if self._thread is None:
             self._start()
         self._wake.release()
+        if self._closed:
+            self._refuse()
         return submitted.future
 
     def _start(self) -> None:
@@ -184,9 +201,26 @@ class GroupCommit:
             if self._closed:
                 return
 
-    def close(self) -> None:
-        """Carry out what is queued and stop."""
+    def close(self, close: Callable[[], None]) -> None:
+        """Carry out what is queued, stop, and close the store once nobody commits any more."""
         self._closed = True
         self._wake.release()
         if self._thread is not None:
             self._thread.join()
+        with self.alone():
+            self._ended = True
+            close()
+        self._refuse()
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise closed()
+
+    def _refuse(self) -> None:
+        """Answer those who came when the committing thread had gone."""
+        while self._queue:
+            self._turn.acquire()
+            try:
+                self._lead()
+            finally:
+                self._hand_on()

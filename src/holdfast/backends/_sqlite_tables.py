@@ -228,7 +228,6 @@ class LogTable:
         )
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
         self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
-        self._in_space = "family IN (SELECT family FROM logs WHERE space = ? AND kind = ?)"
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
@@ -245,29 +244,30 @@ class LogTable:
         self._known.clear()
 
     def _find(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
-        known = self._known.get((owner, branch))
-        if known is None:
-            row = con.execute(
-                "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
-                (self._space, self.kind.name, owner, branch),
-            ).fetchone()
-            if row is None:
-                return None
-            known = int(row[0])
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[owner, branch] = known
-        return known
+        return self._known.get((owner, branch)) or self._look(con, owner, branch)
+
+    def _look(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
+        """The number of a log as it is stored, which is then remembered."""
+        rows = con.execute(
+            "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
+            (self._space, self.kind.name, owner, branch),
+        ).fetchall()
+        return self._remember(owner, branch, _whole(rows[0][0])) if rows else None
+
+    def _remember(self, owner: Scalar, branch: Scalar, log: int) -> int:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[owner, branch] = log
+        return log
 
     def _make(self, con: apsw.Cursor, owner: Scalar, branch: Scalar) -> int:
         key = (self._space, self.kind.name, owner)
-        first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchone()
+        first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchall()
         con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
         log = con.connection.last_insert_rowid()
-        family = log if first is None or first[0] is None else int(first[0])
+        family = log if first[0][0] is None else _whole(first[0][0])
         con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
-        self._known[owner, branch] = log
-        return log
+        return self._remember(owner, branch, log)
 
     def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
         return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
@@ -285,8 +285,7 @@ class LogTable:
             rows = self._careful.fetch(con, statement, (start | low, start | high, *rest))
             if rows:
                 return rows
-            self._known.pop((owner, branch), None)
-        log = self._find(con, owner, branch)
+        log = self._look(con, owner, branch)
         if log is None or log == known:
             return []
         start = log << POSITIONS
@@ -436,10 +435,13 @@ class LogTable:
         return self._sum(con, "coalesce(sum(length(body)), 0)")
 
     def _sum(self, con: Runs, what: str) -> int:
+        """Of all rows of the space, and of no other: log by log, by the key."""
         found = con.execute(
-            f"SELECT {what} FROM {self.kind.name} WHERE {self._in_space}", (self._space, self.kind.name)
-        )
-        return int(found.fetchone()[0])  # type: ignore[index]
+            f"SELECT {what} FROM logs CROSS JOIN {self.kind.name} ON place BETWEEN log << {POSITIONS} AND"
+            f" (log << {POSITIONS} | {LAST}) WHERE logs.space = ? AND logs.kind = ?",
+            (self._space, self.kind.name),
+        ).fetchall()
+        return _whole(found[0][0])
 
 
 def _whole(value: object) -> int:

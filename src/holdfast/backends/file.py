@@ -325,8 +325,7 @@ class FileStore:
     def close(self) -> None:
         # A child must not touch the lock it shares with its parent.
         if self._opened.close():
-            self._group.close()
-            self._turns.close()
+            self._group.close(self._turns.close)
 
 
 def _require(table: Table, key: Key, digest: bytes | None) -> None:

@@ -24,6 +24,15 @@ from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_log import Log
+from holdfast.backends._sqlite_opening import (
+    check_is_database,
+    connect,
+    connect_read_only,
+    lock_path,
+    sync_folder,
+    translate,
+    translated,
+)
 from holdfast.backends._sqlite_search import SqliteSearch
 from holdfast.backends._sqlite_tables import LogTable, Table, tables
 from holdfast.backends._sqlite_words import Leaving
@@ -50,17 +59,13 @@ from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
 from holdfast.errors import (
     AlreadyExists,
     BackendError,
-    Busy,
-    HoldfastError,
-    IntegrityError,
-    NotFound,
 )
 from holdfast.kinds import KINDS, MESSAGES, Kind
 
 Durability = Literal["full", "normal"]
-_MAGIC = b"SQLite format 3\0"
 LONGEST_PAUSE_S = 0.05
 MOMENT_S = 0.002  # as long as an event loop may wait for a sync
+MOST_AT_ONCE = 64  # commits that it may do by itself in one go
 WAL_LIMIT = 16 * 1024 * 1024
 
 
@@ -106,7 +111,7 @@ class _Reading:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._idle.append(self._reader)
         if isinstance(error, apsw.Error):
-            raise _translate(error) from error
+            raise translate(error) from error
 
 
 class SqliteStore:
@@ -133,9 +138,9 @@ class SqliteStore:
         self._idle: deque[SqliteReader] = deque()
         self._swift = False  # whether the last sync took a moment only
         self._log = Log(path, vfs)
-        _check_is_database(path)
-        self._lock = None if read_only else FileLock(_lock_path(path))
-        with _translated():
+        check_is_database(path)
+        self._lock = None if read_only else FileLock(lock_path(path))
+        with translated():
             self._open(namespace)
         self._group = GroupCommit(self._commit_alone, self._commit_together)
 
@@ -150,7 +155,7 @@ class SqliteStore:
             finally:
                 self._lock.release()
             self._sync()
-            _sync_folder(self._path)
+            sync_folder(self._path)
         else:
             self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
@@ -165,9 +170,9 @@ class SqliteStore:
 
     def _connect(self) -> apsw.Connection:
         if self._opened.read_only:
-            return _connect_read_only(self._path, self._vfs, self._timeout)
+            return connect_read_only(self._path, self._vfs, self._timeout)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        con = _connect(self._path, flags, self._vfs)
+        con = connect(self._path, flags, self._vfs)
         con.set_busy_handler(self._wait)
         con.execute("PRAGMA journal_mode = WAL")
         con.execute("PRAGMA synchronous = NORMAL")  # the rest is done by `_sync`
@@ -194,8 +199,8 @@ class SqliteStore:
             return _Reading(SqliteReader(self._connect_reader(), self._layout), self._idle)
 
     def _connect_reader(self) -> apsw.Connection:
-        with _translated():
-            return _connect_read_only(self._path, self._vfs, self._timeout)
+        with translated():
+            return connect_read_only(self._path, self._vfs, self._timeout)
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         with self.reading() as reader:
@@ -226,7 +231,8 @@ class SqliteStore:
     def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
         """Like `commit` for each, in one transaction, where no lock is held and the disk is fast just now."""
         self._opened.to_write()
-        batch = self._group.at_once(plans, self._carry_out_at_once) if self._swift else None
+        swift = self._swift and len(plans) <= MOST_AT_ONCE
+        batch = self._group.at_once(plans, self._carry_out_at_once) if swift else None
         return None if batch is None else [request.error for request in batch]
 
     def _carry_out_at_once(self, batch: list[Request]) -> bool:
@@ -262,7 +268,7 @@ class SqliteStore:
         except BaseException as cause:
             self._undo()
             if isinstance(cause, apsw.Error):
-                raise _translate(cause) from cause
+                raise translate(cause) from cause
             raise
         finally:
             lock.release()
@@ -289,7 +295,7 @@ class SqliteStore:
     def _undo(self) -> None:
         self._forget()
         if self._con.in_transaction:
-            self._con.execute("ROLLBACK")
+            self._cursor.execute("ROLLBACK")
 
     def _commit_together(self, batch: list[Request]) -> None:
         """One transaction for the whole batch, under the lock that processes queue on."""
@@ -313,13 +319,13 @@ class SqliteStore:
         if self._con.total_changes() != before:
             self._sync()
         for request, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, HoldfastError):
+            if isinstance(outcome, Exception):
                 request.finish(error=outcome)
             else:
                 request.finish(outcome)
 
     def _fail(self, batch: list[Request], cause: BaseException) -> None:
-        error = _translate(cause) if isinstance(cause, apsw.Error) else cause
+        error = translate(cause) if isinstance(cause, apsw.Error) else cause
         for request in batch:
             if not request.done:
                 request.finish(error=error)
@@ -334,7 +340,7 @@ class SqliteStore:
             batch = [request for request in batch if not request.done]
         return batch
 
-    def _transaction(self, batch: list[Request], until: float) -> Sequence[Sequence[Write] | HoldfastError]:
+    def _transaction(self, batch: list[Request], until: float) -> Sequence[Sequence[Write] | Exception]:
         """What came of each request, in one transaction that is committed and not yet synced."""
         self._until = until
         self._cursor.execute("BEGIN IMMEDIATE")
@@ -346,19 +352,21 @@ class SqliteStore:
             raise
         return outcomes
 
-    def _hopefully(self, batch: list[Request]) -> Sequence[Sequence[Write] | HoldfastError] | None:
+    def _hopefully(self, batch: list[Request]) -> Sequence[Sequence[Write] | Exception] | None:
         """Apply every request as if none could be refused, which is cheaper; None, with all undone, if one is."""
         hopeful = [request.writes for request in batch if request.writes is not None]
         if len(hopeful) < len(batch):
             return None
         try:
             return [self._apply(writes) for writes in hopeful]
-        except HoldfastError:
+        except apsw.Error:
+            raise
+        except Exception:  # noqa: BLE001 — each is done again by itself, and then says it
             self._undo()
             self._con.execute("BEGIN IMMEDIATE")
             return None
 
-    def _member(self, request: Request) -> Sequence[Write] | HoldfastError:
+    def _member(self, request: Request) -> Sequence[Write] | Exception:
         """Apply one request of a batch; a refusal undoes it alone."""
         try:
             if request.writes is not None:
@@ -368,7 +376,9 @@ class SqliteStore:
                     if request.rebase is None:
                         raise
             return () if request.rebase is None else self._apply_or_undo(request.rebase(self._writer))
-        except HoldfastError as refusal:
+        except apsw.Error:
+            raise  # the whole transaction may be gone
+        except Exception as refusal:  # noqa: BLE001 — whoever waits gets it
             return refusal
 
     def _forget(self) -> None:
@@ -439,7 +449,7 @@ class SqliteStore:
     def compact(self) -> None:
         """Give the file's free pages back once they are a tenth of it; writers wait meanwhile."""
         self._opened.to_write()
-        with _translated(), self._exclusive():
+        with translated(), self._exclusive():
             if 10 * self._con.pragma("freelist_count") > self._con.pragma("page_count"):
                 self._con.execute("VACUUM")
                 self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -447,7 +457,7 @@ class SqliteStore:
     def scrub(self) -> None:
         """Empty the log, which holds pages as they were before a deletion; one that readers need stays for now."""
         self._opened.to_write()
-        with _translated(), self._exclusive():
+        with translated(), self._exclusive():
             self._until = time.monotonic()
             self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -472,12 +482,13 @@ class SqliteStore:
             with target.backup("main", reader.con, "main") as copy:
                 copy.step()
             target.execute("PRAGMA journal_mode = DELETE")
-        _sync_folder(path)
+        sync_folder(path)
 
     def close(self) -> None:
-        if not self._opened.close():
-            return
-        self._group.close()
+        if self._opened.close():
+            self._group.close(self._close)
+
+    def _close(self) -> None:
         while self._idle:
             self._idle.pop().con.close()
         self._con.close()
@@ -486,75 +497,10 @@ class SqliteStore:
             self._lock.close()
 
 
-def _check_is_database(path: str) -> None:
-    """BackendError for a file that something else has written, before anything is made beside it."""
-    try:
-        with open(path, "rb") as file:
-            beginning = file.read(len(_MAGIC))
-    except FileNotFoundError:
-        return
-    except OSError as cause:
-        raise BackendError(f"the database {path} cannot be opened: {cause}") from cause
-    # A power loss may tear the first page while a log beside it has it whole: then SQLite repairs it.
-    repairable = any(os.path.exists(f"{path}-{log}") for log in ("wal", "journal"))
-    if beginning and beginning != _MAGIC and not repairable:
-        raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
-
-
-def _lock_path(path: str) -> str:
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise NotFound(f"the folder {folder} does not exist; create it first")
-    return f"{path}-lock"
-
-
-def _connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connection:
-    if not os.path.exists(path):
-        raise NotFound(f"there is no store at {path}")
-    con = _connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
-    con.set_busy_timeout(int(timeout * 1000))
-    return con
-
-
-def _connect(path: str, flags: int, vfs: str | None) -> apsw.Connection:
-    con = apsw.Connection(path, flags=flags, vfs=vfs)
-    # Else a statement is compiled anew for every value that is bound to it, in case another plan were better.
-    con.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    return con
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _engine_check(con: apsw.Connection) -> Iterator[str]:
     for (finding,) in con.execute("PRAGMA integrity_check"):
         if finding != "ok":
             yield str(finding)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except apsw.Error as cause:
-        raise _translate(cause) from cause
-
-
-def _translate(cause: apsw.Error) -> HoldfastError:
-    if isinstance(cause, apsw.BusyError | apsw.LockedError):
-        return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
-    if isinstance(cause, apsw.CantOpenError):
-        return BackendError(f"the database cannot be opened: {cause}")
-    if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
-        return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
-    if isinstance(cause, apsw.FullError):
-        return BackendError(f"the disk is full; nothing was written: {cause}")
-    return BackendError(f"SQLite failed: {cause}")
 
 
 def open_url(url: str, **options: Any) -> SqliteStore:

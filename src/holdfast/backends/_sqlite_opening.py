@@ -1,0 +1,78 @@
+"""What comes before a SQLite store: whether a file is one, how it is connected to, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
+
+_MAGIC = b"SQLite format 3\0"
+
+
+def check_is_database(path: str) -> None:
+    """BackendError for a file that something else has written, before anything is made beside it."""
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as cause:
+        raise BackendError(f"the database {path} cannot be opened: {cause}") from cause
+    # A power loss may tear the first page while a log beside it has it whole: then SQLite repairs it.
+    repairable = any(os.path.exists(f"{path}-{log}") for log in ("wal", "journal"))
+    if beginning and beginning != _MAGIC and not repairable:
+        raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
+
+
+def lock_path(path: str) -> str:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFound(f"the folder {folder} does not exist; create it first")
+    return f"{path}-lock"
+
+
+def connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connection:
+    if not os.path.exists(path):
+        raise NotFound(f"there is no store at {path}")
+    con = connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
+    con.set_busy_timeout(int(timeout * 1000))
+    return con
+
+
+def connect(path: str, flags: int, vfs: str | None) -> apsw.Connection:
+    con = apsw.Connection(path, flags=flags, vfs=vfs)
+    # Else a statement is compiled anew for every value that is bound to it, in case another plan were better.
+    con.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    return con
+
+
+def sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as cause:
+        raise translate(cause) from cause
+
+
+def translate(cause: apsw.Error) -> HoldfastError:
+    if isinstance(cause, apsw.BusyError | apsw.LockedError):
+        return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
+    if isinstance(cause, apsw.CantOpenError):
+        return BackendError(f"the database cannot be opened: {cause}")
+    if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
+        return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
+    if isinstance(cause, apsw.FullError):
+        return BackendError(f"the disk is full; nothing was written: {cause}")
+    return BackendError(f"SQLite failed: {cause}")
