@@ -198,6 +198,17 @@ def test_a_writer_that_waits_too_long_is_busy_and_writes_nothing(path: Path) -> 
         assert hf.sessions.append("s", Message.user("x"))[0].seq == 1
 
 
+def test_a_queued_writer_waits_no_longer_than_the_store_was_opened_for(path: Path) -> None:
+    with opened(path, timeout=0.2) as hf:
+        hf.sessions.create(id="s")
+        assert isinstance(hf._store, SqliteStore)
+        before = time.monotonic()
+        with hf._store._group.alone(), pytest.raises(Busy, match="nothing was written"):
+            hf.sessions.append("s", Message.user("x"))
+        assert time.monotonic() - before < 10  # without a limit of the store it is 30
+        assert hf.sessions.append("s", Message.user("x"))[0].seq == 1
+
+
 # the file
 
 

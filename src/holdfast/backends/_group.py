@@ -1,7 +1,7 @@
 """Group commit: whoever waits shares one transaction and one sync.
 
-A thread that finds nobody ahead commits by itself at once. One that has to wait leaves its request in the
-queue, and whoever gets the turn next carries out everything that is queued.
+A thread that finds nobody ahead commits by itself at once. One that has to wait leaves its request in the queue. It is
+woken when that is done, or when it is the first and the turn is free: then it carries out everything that is queued.
 """
 
 from __future__ import annotations
@@ -9,23 +9,36 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import deadline
 from holdfast.errors import BackendError, Busy
 
 MAX_BATCH = 256
+JUST_DONE_S = 0.0005  # as long as it takes to give the turn back after an answer
 
 Commit = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
+
+
+def _signal(lock: threading.Lock) -> None:
+    """Let whoever waits for this lock go on, or whoever will; several signals may be one."""
+    with suppress(RuntimeError):  # it has been given already
+        lock.release()
+
+
+def _to_be_signalled() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class Request:
     """One commit that somebody waits for."""
 
-    __slots__ = ("deadline", "done", "error", "rebase", "result", "submitted", "writes")
+    __slots__ = ("deadline", "done", "error", "rebase", "result", "submitted", "woken", "writes")
 
     def __init__(self, writes: Sequence[Write] | None, rebase: Rebase | None, until: float) -> None:
         self.writes = writes
@@ -34,11 +47,14 @@ class Request:
         self.done = False
         self.result: Sequence[Write] = ()
         self.error: BaseException | None = None
+        self.woken: threading.Lock | None = None  # signalled when it is done, or may be led
         self.submitted: Submitted | None = None
 
     def finish(self, result: Sequence[Write] = (), error: BaseException | None = None) -> None:
         """Answer whoever waits."""
         self.result, self.error, self.done = result, error, True
+        if self.woken is not None:
+            _signal(self.woken)
         if self.submitted is not None:
             self.submitted.finished()
 
@@ -46,23 +62,23 @@ class Request:
 class Submitted:
     """Requests that are answered by one future, once all are done."""
 
-    def __init__(self, plans: Sequence[Planned], done: deque[Submitted]) -> None:
+    def __init__(self, plans: Sequence[Planned]) -> None:
         self.requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
         self.future: Future[list[BaseException | None]] = Future()
         self.future.set_running_or_notify_cancel()  # so that nobody can take it back
+        self._mutex = threading.Lock()
         self._open = len(self.requests)
-        self._done = done
         for request in self.requests:
             request.submitted = self
+        if not plans:
+            self.future.set_result([])
 
     def finished(self) -> None:
-        """One more is done; whoever has the turn says so."""
-        self._open -= 1
-        if self._open == 0:
-            self._done.append(self)
-
-    def answer(self) -> None:
-        """Say what came of all."""
+        """One more is done."""
+        with self._mutex:
+            self._open -= 1
+            if self._open:
+                return
         self.future.set_result([request.error for request in self.requests])
 
 
@@ -82,13 +98,14 @@ class GroupCommit:
     `alone` carries out one commit; `together` carries out several and must finish every request it is given.
     """
 
-    def __init__(self, alone: Commit, together: Callable[[list[Request]], None]) -> None:
+    def __init__(self, alone: Commit, together: Callable[[list[Request]], None], timeout: float) -> None:
         self._alone = alone
         self._together = together
+        self._timeout = timeout
         self._queue: deque[Request] = deque()
-        self._done: deque[Submitted] = deque()
         self._turn = threading.Lock()
-        self._wake = threading.Semaphore(0)
+        self._submitted = _to_be_signalled()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False  # to those who come
         self._ended = False  # and to those who have the turn
@@ -100,65 +117,80 @@ class GroupCommit:
                 self._check_open()
                 return self._alone(writes, rebase)
             finally:
-                self._turn.release()
-        request = Request(writes, rebase, deadline())
+                self._pass_on()
+        request = Request(writes, rebase, deadline(self._timeout))
+        request.woken = _to_be_signalled()
         self._queue.append(request)
         while not request.done:
-            self._take_turn(request)
-            try:
-                if not request.done:
-                    self._lead()
-            finally:
-                self._hand_on()
+            if self._turn.acquire(False):
+                try:
+                    if not request.done:
+                        self._lead()
+                finally:
+                    self._pass_on()
+            else:
+                self._wait(request, request.woken)
         if request.error is not None:
             raise request.error
         return request.result
 
     def at_once(self, plans: Sequence[Planned], carry_out: Callable[[list[Request]], bool]) -> list[Request] | None:
-        """Carry requests out on this thread, unless somebody else has the turn or `carry_out` would have to wait."""
-        if self._queue or not self._turn.acquire(False):
+        """Carry requests out on this thread, unless others wait for the turn or `carry_out` would have to wait."""
+        if self._queue or not self._turn.acquire(timeout=JUST_DONE_S):
             return None
         try:
             self._check_open()
             batch = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
             return batch if carry_out(batch) else None
         finally:
-            self._turn.release()
+            self._pass_on()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """The turn, for work that is no commit."""
-        if not self._turn.acquire(timeout=max(0.0, deadline() - time.monotonic())):
+        if not self._turn.acquire(timeout=max(0.0, deadline(self._timeout) - time.monotonic())):
             raise expired()
         try:
             yield
         finally:
-            self._turn.release()
+            self._pass_on()
 
-    def _hand_on(self) -> None:
-        """Give the turn back, and then answer, so that whoever is answered finds it free."""
+    def _check_open(self) -> None:
+        if self._ended:
+            raise closed()
+
+    def _pass_on(self) -> None:
+        """Give the turn back, and tell the next who waits for it."""
         self._turn.release()
-        self._answer()
+        self._call_next()
 
-    def _answer(self) -> None:
-        while self._done:
-            try:
-                self._done.popleft().answer()
-            except IndexError:
-                return  # another thread was faster
+    def _call_next(self) -> None:
+        with suppress(IndexError):  # somebody has been faster, and tells the next himself
+            following = self._queue[0]
+            _signal(self._submitted if following.woken is None else following.woken)
 
-    def _take_turn(self, request: Request) -> None:
-        if self._turn.acquire(blocking=False):
+    def _wait(self, request: Request, woken: threading.Lock) -> None:
+        """Until the request is done or may be led; at its deadline, take it back."""
+        try:
+            if woken.acquire(timeout=max(0.0, request.deadline - time.monotonic())):
+                return
+        except BaseException:
+            self._leave(request)
+            raise
+        if not self._leave(request):
+            # Somebody is carrying it out: its outcome is moments away and must not be guessed.
+            woken.acquire()
             return
-        if self._turn.acquire(timeout=max(0.0, request.deadline - time.monotonic())):
-            return
+        raise expired()
+
+    def _leave(self, request: Request) -> bool:
+        """Take a request back, and let the next know in its place; False if it is being carried out."""
         try:
             self._queue.remove(request)
         except ValueError:
-            # Somebody is carrying it out: its outcome is moments away and must not be guessed.
-            self._turn.acquire()
-            return
-        raise expired()
+            return False
+        self._call_next()
+        return True
 
     def _lead(self) -> None:
         batch: list[Request] = []
@@ -171,56 +203,48 @@ class GroupCommit:
             self._together(batch)
 
     def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
-        """Queue requests for the committing thread."""
-        submitted = Submitted(plans, self._done)
-        if not plans:
-            submitted.answer()
-        self._queue.extend(submitted.requests)
-        if self._thread is None:
-            self._start()
-        self._wake.release()
-        if self._closed:
-            self._refuse()
+        """Have requests carried out by the committing thread."""
+        submitted = Submitted(plans)
+        self.queue(submitted.requests)
         return submitted.future
 
+    def queue(self, requests: Iterable[Request]) -> None:
+        """Leave requests that were submitted to the committing thread."""
+        self._queue.extend(requests)
+        if self._thread is None:
+            self._start()
+        _signal(self._submitted)
+        if self._closed:
+            self._serve_all()
+
     def _start(self) -> None:
-        with self._turn:
+        with self._starting:  # not the turn, which may be long: who submits waits for nobody
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
                 self._thread.start()
 
     def _serve(self) -> None:
         while True:
-            self._wake.acquire()
-            while self._queue:
-                self._turn.acquire()
-                try:
-                    self._lead()
-                finally:
-                    self._hand_on()
+            self._submitted.acquire()
+            self._serve_all()
             if self._closed:
                 return
 
-    def close(self, close: Callable[[], None]) -> None:
-        """Carry out what is queued, stop, and close the store once nobody commits any more."""
-        self._closed = True
-        self._wake.release()
-        if self._thread is not None:
-            self._thread.join()
-        with self.alone():
-            self._ended = True
-            close()
-        self._refuse()
-
-    def _check_open(self) -> None:
-        if self._ended:
-            raise closed()
-
-    def _refuse(self) -> None:
-        """Answer those who came when the committing thread had gone."""
+    def _serve_all(self) -> None:
         while self._queue:
             self._turn.acquire()
             try:
                 self._lead()
             finally:
-                self._hand_on()
+                self._pass_on()
+
+    def close(self, close: Callable[[], None]) -> None:
+        """Carry out what is queued, stop, and close the store once nobody commits any more."""
+        self._closed = True
+        _signal(self._submitted)
+        if self._thread is not None:
+            self._thread.join()
+        with self.alone():
+            self._ended = True
+            close()
+        self._serve_all()  # to tell those who came when the committing thread had gone

@@ -110,7 +110,7 @@ class FileStore:
         self._reader = FileReader(self._disk)
         with _translated():
             self._open(path, namespace)
-        self._group = GroupCommit(self._commit_alone, self._commit_together)
+        self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
 
     def _open(self, path: str, namespace: str) -> None:
         folder.enter(path, self._disk, self._opened.read_only)

@@ -142,7 +142,7 @@ class SqliteStore:
         self._lock = None if read_only else FileLock(lock_path(path))
         with translated():
             self._open(namespace)
-        self._group = GroupCommit(self._commit_alone, self._commit_together)
+        self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
 
     def _open(self, namespace: str) -> None:
         if self._lock is not None:
