@@ -15,7 +15,6 @@ class Postgres:
     """All namespaces in one database of the run's own server."""
 
     url: str
-    ways = ("sync",)
 
     @pytest.fixture(autouse=True)
     def _server(self) -> None:

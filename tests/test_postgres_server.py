@@ -146,6 +146,14 @@ def test_nothing_of_a_session_is_left_where_statements_are_not_prepared(url: str
     store.close()
 
 
+def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(store: PostgresStore) -> None:
+    for number in range(3):
+        store.commit([Put(agent("a", b"%d" % number))])
+        with store.connection() as con:
+            con.pgconn.exec_(b"DEALLOCATE ALL")
+    assert dump(store) == [agent("a", b"2")]
+
+
 # commits
 
 

@@ -48,6 +48,10 @@ class Pool(Generic[C]):
             if depth == 0:
                 self._free.release()
 
+    def lends_to_me(self) -> bool:
+        """Whether the present thread has one."""
+        return getattr(self._mine, "depth", 0) > 0
+
     def _lend(self) -> Iterator[C]:
         try:
             con = self._idle.pop()

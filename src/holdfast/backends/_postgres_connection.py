@@ -15,12 +15,14 @@ from typing import Any, Literal, TypeVar
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import generators
 from psycopg.adapt import AdaptersMap, Dumper
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import BytesBinaryDumper
 
 from holdfast.backends._insist import Again
+from holdfast.backends._postgres_asking import Asking
 from holdfast.deadlines import deadline
 from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, Unsupported
 
@@ -67,6 +69,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose every wait ends at the deadline: with QueryCanceled, or closed if nothing is heard."""
 
     limit_s: float
+    ask: Asking
 
     def wait(self, gen: Generator[Any, Any, R], interval: float = LOOK_S, timeout: float | None = None) -> R:
         until = deadline(self.limit_s)
@@ -121,6 +124,7 @@ def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
             f"the address of the store is not one that PostgreSQL knows{_why(cause, conninfo)}"
         ) from None
     con.limit_s = limit_s
+    con.ask = Asking(con, prepare=prepare)
     _check_encoding(con)
     return con
 
@@ -152,12 +156,14 @@ def _check_encoding(con: Connection) -> None:
 
 def rest(con: Connection) -> bool:
     """Make a connection ready for its next use; False if it has none."""
-    if con.closed:
+    if con.closed or con.pgconn.pipeline_status != PipelineStatus.OFF:
         return False
     if is_idle(con):
         return True
     try:
-        con.execute("ROLLBACK")
+        # Not by a cursor: behind a ROLLBACK of its own the driver has the server forget all that is prepared.
+        con.pgconn.send_query(b"ROLLBACK")
+        con.wait(generators.execute(con.pgconn))
     except psycopg.Error:
         return False
     return not con.closed and is_idle(con)
@@ -165,7 +171,7 @@ def rest(con: Connection) -> bool:
 
 def is_idle(con: Connection) -> bool:
     """Whether no transaction is open on it."""
-    return con.info.transaction_status == TransactionStatus.IDLE
+    return con.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _is_drivers_own(cause: psycopg.Error) -> bool:

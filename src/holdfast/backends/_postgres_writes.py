@@ -20,7 +20,7 @@ from holdfast.kinds import KINDS, Field, Kind
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _BYTES = {name: Field(name, "bytes") for name in ("digest", "body", "over")}
 _WHOLE = (_BYTES["digest"], _BYTES["body"])
-_CAST = {"text": "text", "int": "bigint", "bytes": "bytea"}
+CAST = {"text": "text", "int": "bigint", "bytes": "bytea"}
 
 
 class Part(Struct, frozen=True):
@@ -116,9 +116,9 @@ class Writer:
         columns_given = _columns_of(part)
         named = ", ".join(f'"{column.name}"' for column in columns_given)
         if part.many:
-            lists = ", ".join(f"%s::{_CAST[column.type]}[]" for column in columns_given)
+            lists = ", ".join(f"%s::{CAST[column.type]}[]" for column in columns_given)
             return f"{name} ({named}) AS (SELECT * FROM unnest({lists}))"
-        return f"{name} ({named}) AS (SELECT {', '.join(f'%s::{_CAST[column.type]}' for column in columns_given)})"
+        return f"{name} ({named}) AS (SELECT {', '.join(f'%s::{CAST[column.type]}' for column in columns_given)})"
 
     def _writing(self, part: Part, given: str, gate: str) -> str:
         kind = _BY_NAME[part.kind]

@@ -125,4 +125,8 @@ class SqlServerStore(ABC, Generic[C]):
 
     def close(self) -> None:
         if self._opened.close():
-            self._pool.close()
+            self._end()
+
+    def _end(self) -> None:
+        """Give everything back."""
+        self._pool.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -23,7 +24,9 @@ from holdfast.backends._insist import Again, Outcome
 from holdfast.backends._pool import Pool
 from holdfast.backends._postgres_blobs import STATEMENTS
 from holdfast.backends._postgres_connection import Connection, connect, is_idle, rest, translate
+from holdfast.backends._postgres_hasty import HastyWriter, is_append
 from holdfast.backends._postgres_search import PostgresSearch
+from holdfast.backends._postgres_sharing import FirstTries
 from holdfast.backends._postgres_vectors import PostgresVectors
 from holdfast.backends._postgres_vectors import prepare as prepare_vectors
 from holdfast.backends._postgres_waking import listen, name_of, tell
@@ -32,7 +35,7 @@ from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
 from holdfast.backends._sql_server import Place, SqlServerStore
 from holdfast.backends._waking import Waking
-from holdfast.contracts import Inspection, Key, Write
+from holdfast.contracts import Inspection, Key, Rebase, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput
 from holdfast.kinds import Kind
@@ -114,6 +117,8 @@ class PostgresStore(SqlServerStore[Connection]):
             raise
         self._tables = PostgresTables(POSTGRES, self.space, lambda name: f"{schema}.{name}")
         self._writer = Writer(schema, self.space, ENDINGS[durability])
+        self._hasty = HastyWriter(schema, self.space, ENDINGS[durability])
+        self._first_tries = FirstTries(self._trip, self, timeout)
         self.text = PostgresSearch(self, schema, read_only=read_only)
         self._waking = Waking(partial(listen, conninfo))
 
@@ -126,6 +131,30 @@ class PostgresStore(SqlServerStore[Connection]):
 
     def _reader(self, con: Connection, *, locking: bool) -> PostgresReader:
         return PostgresReader(con, self._tables, locking=locking)
+
+    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
+        """Like `commit`, in one trip with whatever else is queued."""
+        self._opened.to_write()
+        return self._first_tries.submit(writes, rebase)
+
+    def write(self, writes: Sequence[Write]) -> Outcome:
+        # One who holds a connection waits for nobody who may be waiting for one.
+        if self._pool.lends_to_me() or not is_append(writes):
+            return super().write(writes)
+        return self._first_tries.write(writes)
+
+    def _trip(self, commits: Sequence[Sequence[Write]]) -> list[Outcome]:
+        statements = [self._hasty.statement(writes) for writes in commits]
+        with self.connection("unknown") as con:
+            try:
+                fitted = con.ask(statements)
+            except (pg.UniqueViolation, pg.LockNotAvailable) as refusal:
+                if len(commits) > 1:
+                    raise
+                return ["taken" if isinstance(refusal, pg.UniqueViolation) else "moved"]
+            done = [writes for writes, fits in zip(commits, fitted, strict=True) if fits]
+            tell(con, self.space, [write for writes in done for write in writes])
+        return ["done" if fits else "moved" for fits in fitted]
 
     def _send(self, con: Connection, writes: Sequence[Write], absent: set[Place]) -> Outcome:
         try:
@@ -140,15 +169,13 @@ class PostgresStore(SqlServerStore[Connection]):
         """Carry out the statements as one transaction; whether they fitted."""
         begun = not is_idle(con)
         if len(statements) == 1 and not begun:
-            text, values = statements[0]
-            cursor = con.execute(text.encode(), values)
-        else:
-            with con.pipeline():
-                if not begun:
-                    con.execute(BEGIN)
-                for text, values in statements:
-                    cursor = con.execute(text.encode(), values)
-                con.execute("COMMIT")
+            return con.ask(statements)[0]
+        with con.pipeline():
+            if not begun:
+                con.execute(BEGIN)
+            for text, values in statements:
+                cursor = con.execute(text.encode(), values)
+            con.execute("COMMIT")
         (answer,) = cursor.fetchall()
         return bool(answer[0])
 
@@ -163,9 +190,10 @@ class PostgresStore(SqlServerStore[Connection]):
         """Call `woken` when events of an owner were added, where a direct connection can be had."""
         return self._waking.waiting(name_of(self.space, owner), woken)
 
-    def close(self) -> None:
+    def _end(self) -> None:
+        self._first_tries.close()
         self._waking.close()
-        super().close()
+        super()._end()
 
     def vectors(self) -> PostgresVectors | None:
         """The indexes of vectors in the same database; None without pgvector, or for one who only reads."""

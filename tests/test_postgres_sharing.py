@@ -1,0 +1,220 @@
+"""Commits of one process that wait for each other share a trip to PostgreSQL; each is refused or done by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import psycopg
+import pytest
+from faults import once
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from servers import shared
+from servers.postgres import start
+from servers.proxy import Proxy
+
+from holdfast.backends.postgres import PostgresStore, open_url
+from holdfast.contracts import Insert, Moved, Put, Reader, Record, Taken, Write
+from holdfast.deadlines import within
+from holdfast.errors import Busy
+from holdfast.testing.opening import new_namespace
+from holdfast.testing.records import agent, dump, head, message, only, session
+
+OLD, LONG_S = b"head", 60.0
+AGENTS = "abcdefgh"
+
+
+@pytest.fixture
+def url() -> str:
+    return shared("postgres", start)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    store = open_url(url, namespace=new_namespace())
+    yield store
+    store.close()
+
+
+def begin(store: PostgresStore) -> None:
+    store.commit([Insert(head(id, body=OLD)) for id in AGENTS])
+
+
+def moving(id: str, seq: int = 1, over: Record | None = None) -> list[Write]:
+    """What an append writes: the head over the one that was seen, and a message."""
+    seen = head(id, body=OLD) if over is None else over
+    return [Put(head(id, body=b"%d" % seq), over=seen.digest), Insert(message(id, 1, seq, f"{id}{seq}"))]
+
+
+def at_once(store: PostgresStore, commits: Sequence[list[Write]]) -> list[Future[Sequence[Write]]]:
+    """Submit commits while another has the turn, so that they go together."""
+    with store._first_tries._group.alone():
+        return [store.submit(writes) for writes in commits]
+
+
+def transactions(store: PostgresStore) -> int:
+    """How many have written the messages that are there."""
+    ((found,),) = store.read(f"SELECT count(DISTINCT xmin::text) FROM holdfast.messages WHERE space = {store.space}")
+    return int(found)
+
+
+def test_commits_that_wait_for_each_other_are_one_transaction(store: PostgresStore) -> None:
+    begin(store)
+    for answer in at_once(store, [moving(id) for id in AGENTS]):
+        answer.result()
+    assert transactions(store) == 1
+    assert dump(store) == [*(head(id, body=b"1") for id in AGENTS), *(message(id, 1, 1, f"{id}1") for id in AGENTS)]
+
+
+def test_threads_that_wait_for_each_other_share_one_too(store: PostgresStore) -> None:
+    begin(store)
+    with ThreadPoolExecutor(len(AGENTS)) as pool:
+        with store._first_tries._group.alone():
+            waiting = [pool.submit(store.commit, moving(id)) for id in AGENTS]
+            for _ in range(1_000):
+                if len(store._first_tries._group._queue) == len(AGENTS):
+                    break
+                time.sleep(0.01)
+        for one in waiting:
+            one.result()
+    assert transactions(store) == 1
+
+
+def test_one_that_does_not_fit_is_refused_alone(store: PostgresStore) -> None:
+    begin(store)
+    stale = moving("b", over=head("b", body=b"long gone"))
+    first, refused, last = at_once(store, [moving("a"), stale, moving("c")])
+    with pytest.raises(Moved):
+        refused.result()
+    assert [len(first.result()), len(last.result()), transactions(store)] == [2, 2, 1]
+    assert only(store, head("b")) == head("b", body=OLD)
+
+
+def test_one_whose_id_is_taken_is_refused_alone(store: PostgresStore) -> None:
+    begin(store)
+    store.commit([Insert(message("b", 1, 9, "b1"))])
+    first, refused, last = at_once(store, [moving("a"), moving("b"), moving("c")])
+    with pytest.raises(Taken):
+        refused.result()
+    assert [len(first.result()), len(last.result())] == [2, 2]
+    assert only(store, head("b")) == head("b", body=OLD)
+
+
+def test_one_that_cannot_be_stored_is_refused_alone(store: PostgresStore) -> None:
+    begin(store)
+    bad: list[Write] = [*moving("b"), Insert(session("no text in a column has \x00"))]
+    first, refused, last = at_once(store, [moving("a"), bad, moving("c")])
+    with pytest.raises(Exception, match="cannot store the value"):
+        refused.result()
+    assert [len(first.result()), len(last.result())] == [2, 2]
+
+
+def test_one_that_cannot_even_be_sent_is_refused_alone(store: PostgresStore) -> None:
+    begin(store)
+    bad: list[Write] = [*moving("b"), Insert(session("half a character: \ud800"))]
+    first, refused, last = at_once(store, [moving("a"), bad, moving("c")])
+    with pytest.raises(UnicodeEncodeError):
+        refused.result(LONG_S)
+    assert [len(first.result(LONG_S)), len(last.result(LONG_S))] == [2, 2]
+    assert len(store.submit(moving("b")).result(LONG_S)) == 2
+
+
+def test_two_of_one_session_come_one_behind_the_other(store: PostgresStore) -> None:
+    begin(store)
+
+    def again(reader: Reader) -> list[Write]:
+        return moving("a", 2, over=only(reader, head("a")))
+
+    with store._first_tries._group.alone():
+        both = [store.submit(moving("a"), again), store.submit(moving("a", 3), again)]
+    assert [len(one.result()) for one in both] == [2, 2]
+    assert only(store, head("a")) == head("a", body=b"2")
+
+
+def test_a_row_that_another_holds_keeps_nobody_else_waiting(url: str, store: PostgresStore) -> None:
+    begin(store)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM holdfast.heads WHERE space = %s AND session_id = 'b' FOR UPDATE", (store.space,))
+        first, held, last = at_once(store, [moving("a"), moving("b"), moving("c")])
+        assert [len(first.result(LONG_S)), len(last.result(LONG_S))] == [2, 2]
+        assert not held.done()
+    assert len(held.result(LONG_S)) == 2
+
+
+def test_a_key_that_another_is_inserting_keeps_others_waiting_for_a_moment_only(url: str, store: PostgresStore) -> None:
+    begin(store)
+    with psycopg.connect(url) as holder:
+        holder.execute(
+            "INSERT INTO holdfast.sessions (space, id, digest, body) VALUES (%s, 's', '', '')", (store.space,)
+        )
+        first, held, last = at_once(store, [moving("a"), [*moving("b"), Insert(session("s"))], moving("c")])
+        assert [len(first.result(LONG_S)), len(last.result(LONG_S))] == [2, 2]
+        assert not held.done()
+        holder.rollback()
+        assert len(held.result(LONG_S)) == 3
+
+
+def test_one_that_reaches_its_limit_fails_alone(url: str, store: PostgresStore) -> None:
+    begin(store)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM holdfast.heads WHERE space = %s AND session_id = 'b' FOR UPDATE", (store.space,))
+        with store._first_tries._group.alone():
+            first = store.submit(moving("a"))
+            with within(0.5):
+                held = store.submit(moving("b"))
+        assert len(first.result(LONG_S)) == 2
+        with pytest.raises(Busy):
+            held.result(LONG_S)
+    assert only(store, head("b")) == head("b", body=OLD)
+
+
+def test_one_whose_limit_ends_the_trip_of_all_fails_alone(url: str, store: PostgresStore) -> None:
+    begin(store)
+    with psycopg.connect(url) as holder:
+        holder.execute(
+            "INSERT INTO holdfast.sessions (space, id, digest, body) VALUES (%s, 's', '', '')", (store.space,)
+        )
+        with store._first_tries._group.alone():
+            first = store.submit(moving("a"))
+            with within(0.1):  # which is less than a trip waits for a key
+                held = store.submit([*moving("b"), Insert(session("s"))])
+        assert len(first.result(LONG_S)) == 2
+        with pytest.raises(Busy):
+            held.result(LONG_S)
+    assert only(store, head("b")) == head("b", body=OLD)
+
+
+@pytest.mark.parametrize("way", ["request", "answer"])
+def test_what_goes_together_and_is_lost_on_the_way_is_done_once(url: str, way: str) -> None:
+    with Proxy(int(str(conninfo_to_dict(url)["port"]))) as proxy:
+        store = PostgresStore(make_conninfo(url, port=proxy.port), namespace=new_namespace())
+        begin(store)
+        setattr(proxy, f"cuts_{way}", once())
+        for answer in at_once(store, [moving(id) for id in AGENTS]):
+            answer.result()
+        assert proxy.cuts == 1
+        assert dump(store) == [*(head(id, body=b"1") for id in AGENTS), *(message(id, 1, 1, f"{id}1") for id in AGENTS)]
+        store.close()
+
+
+def test_what_was_submitted_is_carried_out_by_the_time_the_store_is_closed(url: str) -> None:
+    namespace = new_namespace()
+    store = open_url(url, namespace=namespace)
+    begin(store)
+    answers = [store.submit(moving(id)) for id in AGENTS]
+    store.close()
+    assert all(len(answer.result(0)) == 2 for answer in answers)
+
+
+def test_a_plan_may_commit_while_it_is_made(url: str) -> None:
+    store = open_url(f"{url}?pool_size=1", namespace=new_namespace())
+    begin(store)
+
+    def plan(_: Reader) -> list[Write]:
+        store.commit(moving("a"))
+        return [Put(agent("x"))]
+
+    store.commit(None, plan)
+    assert only(store, head("a")) == head("a", body=b"1")
+    store.close()
