@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from faults import append_all, append_and_disturb, count_once, once
+from faults import LONG_S, append_all, append_and_disturb, count_once, once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import Server, a_folder, required, shared
 from servers.postgres import follow, halt, kill, promote, revive, start
 from servers.proxy import Proxy
 
+import holdfast
+from holdfast.aio import AsyncHoldfast
 from holdfast.backends.postgres import PostgresStore, open_url
 from holdfast.contracts import Insert, Put
 from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed
+from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, session
 
@@ -34,6 +38,12 @@ def open_through(proxy: Proxy, namespace: str) -> PostgresStore:
     return PostgresStore(address, namespace=namespace)
 
 
+def through(proxy: Proxy) -> str:
+    """That address as a URL."""
+    known = conninfo_to_dict(shared("postgres", start))
+    return f"postgresql://{known['user']}@127.0.0.1:{proxy.port}/{known['dbname']}"
+
+
 # connections that break
 
 
@@ -45,6 +55,29 @@ def test_appends_survive_connections_cut_at_random(proxy: Proxy, way: str) -> No
     append_all(store)
     assert proxy.cuts > 5
     store.close()
+
+
+@pytest.mark.parametrize("way", ["request", "answer"])
+def test_agents_that_share_trips_survive_connections_cut_at_random(proxy: Proxy, way: str) -> None:
+    namespace, chance = new_namespace(), random.Random(7)
+    agents = [f"agent {number}" for number in range(8)]
+    said = [f"message {number}" for number in range(25)]
+
+    async def talk(hf: AsyncHoldfast, id: str) -> None:
+        await hf.sessions.create(id=id)
+        for text in said:
+            await hf.sessions.append(id, Message.user(text))
+
+    async def talk_all() -> None:
+        async with await holdfast.aopen(through(proxy), namespace=namespace, timeout=LONG_S) as hf:
+            setattr(proxy, f"cuts_{way}", lambda _: chance.random() < 0.05)
+            await asyncio.gather(*(talk(hf, id) for id in agents))
+
+    asyncio.run(talk_all())
+    assert proxy.cuts > 5
+    with holdfast.open(shared("postgres", start), namespace=namespace) as hf:
+        assert all([one.text for one in hf.sessions.messages(id)] == said for id in agents)
+        assert hf.verify().problems == []
 
 
 @pytest.mark.parametrize("way", ["request", "answer"])
