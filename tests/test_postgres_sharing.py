@@ -17,7 +17,8 @@ from servers.proxy import Proxy
 from holdfast.backends.postgres import PostgresStore, open_url
 from holdfast.contracts import Insert, Moved, Put, Reader, Record, Taken, Write
 from holdfast.deadlines import within
-from holdfast.errors import Busy
+from holdfast.errors import BackendError, Busy
+from holdfast.ids import new_id
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, head, message, only, session
 
@@ -118,6 +119,28 @@ def test_one_that_cannot_even_be_sent_is_refused_alone(store: PostgresStore) -> 
         refused.result(LONG_S)
     assert [len(first.result(LONG_S)), len(last.result(LONG_S))] == [2, 2]
     assert len(store.submit(moving("b")).result(LONG_S)) == 2
+
+
+REFUSE_AT_THE_END = """
+CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE CONSTRAINT TRIGGER refused AFTER INSERT ON {0}.messages DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.id = 'b1') EXECUTE FUNCTION {0}.refuse()
+"""
+
+
+def test_nobody_is_told_that_a_trip_was_done_which_failed_at_its_end(url: str) -> None:
+    schema = f"kit_{new_id().replace('-', '_')}"
+    store = open_url(f"{url}?schema={schema}")
+    begin(store)
+    with psycopg.connect(url, autocommit=True) as con:
+        con.execute(REFUSE_AT_THE_END.format(schema).encode())
+        first, refused, last = at_once(store, [moving("a"), moving("b"), moving("c")])
+        with pytest.raises(BackendError, match="not this one"):
+            refused.result()
+        assert [len(first.result()), len(last.result())] == [2, 2]
+        assert [only(store, head(id)) for id in "abc"] == [head("a", body=b"1"), head("b"), head("c", body=b"1")]
+        store.close()
+        con.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
 
 def test_two_of_one_session_come_one_behind_the_other(store: PostgresStore) -> None:
