@@ -15,8 +15,8 @@ from servers.postgres import start
 from servers.proxy import Proxy
 
 from holdfast.backends.postgres import PostgresStore, open_url
-from holdfast.contracts import Insert, Moved, Put, Reader, Record, Taken, Write
-from holdfast.deadlines import within
+from holdfast.contracts import Insert, Moved, Planned, Put, Reader, Rebase, Record, Taken, Write
+from holdfast.deadlines import deadline, within
 from holdfast.errors import BackendError, Busy
 from holdfast.ids import new_id
 from holdfast.testing.opening import new_namespace
@@ -48,10 +48,15 @@ def moving(id: str, seq: int = 1, over: Record | None = None) -> list[Write]:
     return [Put(head(id, body=b"%d" % seq), over=seen.digest), Insert(message(id, 1, seq, f"{id}{seq}"))]
 
 
+def submit(store: PostgresStore, writes: list[Write], rebase: Rebase | None = None) -> Future[Sequence[Write]]:
+    (answer,) = store.submit([Planned(writes, rebase, deadline(LONG_S))])
+    return answer
+
+
 def at_once(store: PostgresStore, commits: Sequence[list[Write]]) -> list[Future[Sequence[Write]]]:
     """Submit commits while another has the turn, so that they go together."""
     with store._first_tries._group.alone():
-        return [store.submit(writes) for writes in commits]
+        return [submit(store, writes) for writes in commits]
 
 
 def transactions(store: PostgresStore) -> int:
@@ -118,7 +123,7 @@ def test_one_that_cannot_even_be_sent_is_refused_alone(store: PostgresStore) -> 
     with pytest.raises(UnicodeEncodeError):
         refused.result(LONG_S)
     assert [len(first.result(LONG_S)), len(last.result(LONG_S))] == [2, 2]
-    assert len(store.submit(moving("b")).result(LONG_S)) == 2
+    assert len(submit(store, moving("b")).result(LONG_S)) == 2
 
 
 REFUSE_AT_THE_END = """
@@ -150,7 +155,7 @@ def test_two_of_one_session_come_one_behind_the_other(store: PostgresStore) -> N
         return moving("a", 2, over=only(reader, head("a")))
 
     with store._first_tries._group.alone():
-        both = [store.submit(moving("a"), again), store.submit(moving("a", 3), again)]
+        both = [submit(store, moving("a"), again), submit(store, moving("a", 3), again)]
     assert [len(one.result()) for one in both] == [2, 2]
     assert only(store, head("a")) == head("a", body=b"2")
 
@@ -183,9 +188,9 @@ def test_one_that_reaches_its_limit_fails_alone(url: str, store: PostgresStore) 
     with psycopg.connect(url) as holder:
         holder.execute("SELECT FROM holdfast.heads WHERE space = %s AND session_id = 'b' FOR UPDATE", (store.space,))
         with store._first_tries._group.alone():
-            first = store.submit(moving("a"))
+            first = submit(store, moving("a"))
             with within(0.5):
-                held = store.submit(moving("b"))
+                held = submit(store, moving("b"))
         assert len(first.result(LONG_S)) == 2
         with pytest.raises(Busy):
             held.result(LONG_S)
@@ -199,9 +204,9 @@ def test_one_whose_limit_ends_the_trip_of_all_fails_alone(url: str, store: Postg
             "INSERT INTO holdfast.sessions (space, id, digest, body) VALUES (%s, 's', '', '')", (store.space,)
         )
         with store._first_tries._group.alone():
-            first = store.submit(moving("a"))
+            first = submit(store, moving("a"))
             with within(0.1):  # which is less than a trip waits for a key
-                held = store.submit([*moving("b"), Insert(session("s"))])
+                held = submit(store, [*moving("b"), Insert(session("s"))])
         assert len(first.result(LONG_S)) == 2
         with pytest.raises(Busy):
             held.result(LONG_S)
@@ -225,7 +230,7 @@ def test_what_was_submitted_is_carried_out_by_the_time_the_store_is_closed(url: 
     namespace = new_namespace()
     store = open_url(url, namespace=namespace)
     begin(store)
-    answers = [store.submit(moving(id)) for id in AGENTS]
+    answers = [submit(store, moving(id)) for id in AGENTS]
     store.close()
     assert all(len(answer.result(0)) == 2 for answer in answers)
 

@@ -168,7 +168,8 @@ def test_deletes_that_share_a_transaction_leave_nothing(path: Path) -> None:
         assert isinstance(store, SqliteStore)
         owners = [_history(hf, f"s{n}") for n in range(4)]
         plans = [Planned([Delete(MESSAGES, (owner,))], None, time.monotonic() + 30) for owner in owners]
-        assert store.submit(plans).result(timeout=30) == [None] * 4
+        for answer in store.submit(plans):
+            answer.result(timeout=30)
         hf.gc()
     assert words(path) == set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,7 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from holdfast.commits import Plan
 from holdfast.contracts import CommitsAtOnce, Moved, Planned, RecordStore, Submits, Taken
@@ -37,13 +38,13 @@ def _back_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any]) -> C
     return lambda *given: asyncio.run_coroutine_threadsafe(function(*given), loop).result()
 
 
-def _calling(function: Callable[P, None]) -> Callable[P, None]:
+def _calling(function: Callable[[], None]) -> Callable[[], None]:
     """A function of this loop's for any thread to call; nothing happens once the loop is closed."""
     loop = asyncio.get_running_loop()
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+    def call() -> None:
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(partial(function, *args, **kwargs))
+            loop.call_soon_threadsafe(function)
 
     return call
 
@@ -68,10 +69,12 @@ class _Asked(Struct):
 
 
 class _Turn(Struct):
-    """What the tasks of one loop have asked for since it was last committed, and whether a thread is busy with that."""
+    """What the tasks of one loop have asked for since it was last committed, and what a thread is busy with."""
 
     asked: list[_Asked] = []
-    busy: bool = False
+    busy: int = 0
+    done: deque[tuple[_Asked, Future[Any]]] = field(default_factory=deque)
+    told: bool = False  # whether the loop knows that some are done
 
 
 class Bridge:
@@ -118,7 +121,7 @@ class Bridge:
         turn = self._turns.get(loop) or self._enter(loop)
         asked = _Asked(planned, loop.create_future())
         turn.asked.append(asked)
-        if turn.busy:
+        if turn.busy and self._at_once is not None:
             left = planned.until - time.monotonic()
             asked.expiring = loop.call_later(left, asked.tell, Busy(_WAITED))
         elif len(turn.asked) == 1:
@@ -132,7 +135,7 @@ class Bridge:
         return turn
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
-        """Commit what was asked for: here, if that takes moments, else on the store's own thread."""
+        """Commit what was asked for: here, if that takes moments, else on the store's own threads."""
         asked, turn.asked = [one for one in turn.asked if not one.answer.done()], []
         if not asked:
             return
@@ -141,27 +144,32 @@ class Bridge:
             refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)
             if refusals is None:
                 assert self._later is not None
-                committing = self._later.submit(plans)
-                turn.busy = True
-                committing.add_done_callback(_calling(partial(self._answer, loop, turn, asked)))
+                for one, committing in zip(asked, self._later.submit(plans), strict=True):
+                    turn.busy += 1
+                    committing.add_done_callback(partial(self._done, loop, turn, one))
                 return
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
             refusals = [cause] * len(asked)
         for one, refusal in zip(asked, refusals, strict=True):
             one.tell(refusal)
 
-    def _answer(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        turn: _Turn,
-        asked: list[_Asked],
-        answer: Future[list[BaseException | None]],
-    ) -> None:
-        """Tell what came of a batch, and commit what was asked for meanwhile."""
-        turn.busy = False
-        for one, refusal in zip(asked, answer.result(), strict=True):
-            one.tell(refusal)
-        self._commit(loop, turn)
+    def _done(self, loop: asyncio.AbstractEventLoop, turn: _Turn, one: _Asked, committing: Future[Any]) -> None:
+        """Have the loop told by any thread, once for all that are done until it listens."""
+        turn.done.append((one, committing))
+        if not turn.told:
+            turn.told = True
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._answer, loop, turn)
+
+    def _answer(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
+        """Tell what came of commits, and commit what was asked for meanwhile."""
+        turn.told = False
+        while turn.done:
+            one, committing = turn.done.popleft()
+            turn.busy -= 1
+            one.tell(committing.exception())
+        if not turn.busy:
+            self._commit(loop, turn)
 
     def _carry_out(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
         with within(self._timeout if timeout is None else check_timeout(timeout)):

@@ -179,8 +179,8 @@ class RecordStore(Reader, Protocol):
 class Submits(Protocol):
     """The capability to take commits now and answer later, so that waiting holds no thread."""
 
-    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
-        """Like `commit` for each, by way of a future: of each the error that refused it, which undid it alone."""
+    def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
+        """Like `commit` for each, together where that helps, by way of futures that nobody can cancel."""
         ...
 
 
@@ -189,7 +189,7 @@ class CommitsAtOnce(Protocol):
     """The capability to commit in moments while nobody has to be waited for, so that an event loop may do it itself."""
 
     def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
-        """Carry out these commits, and answer as `submit` does.
+        """Carry out these commits; of each the error that refused it, which undid it alone.
 
         None, with nothing done, where that could take longer than moments: then `submit` them.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 
@@ -38,7 +38,7 @@ def _to_be_signalled() -> threading.Lock:
 class Request:
     """One commit that somebody waits for."""
 
-    __slots__ = ("deadline", "done", "error", "rebase", "result", "submitted", "woken", "writes")
+    __slots__ = ("deadline", "done", "error", "future", "rebase", "result", "woken", "writes")
 
     def __init__(self, writes: Sequence[Write] | None, rebase: Rebase | None, until: float) -> None:
         self.writes = writes
@@ -48,38 +48,18 @@ class Request:
         self.result: Sequence[Write] = ()
         self.error: BaseException | None = None
         self.woken: threading.Lock | None = None  # signalled when it is done, or may be led
-        self.submitted: Submitted | None = None
+        self.future: Future[Sequence[Write]] | None = None
 
     def finish(self, result: Sequence[Write] = (), error: BaseException | None = None) -> None:
         """Answer whoever waits."""
         self.result, self.error, self.done = result, error, True
         if self.woken is not None:
             _signal(self.woken)
-        if self.submitted is not None:
-            self.submitted.finished()
-
-
-class Submitted:
-    """Requests that are answered by one future, once all are done."""
-
-    def __init__(self, plans: Sequence[Planned]) -> None:
-        self.requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
-        self.future: Future[list[BaseException | None]] = Future()
-        self.future.set_running_or_notify_cancel()  # so that nobody can take it back
-        self._mutex = threading.Lock()
-        self._open = len(self.requests)
-        for request in self.requests:
-            request.submitted = self
-        if not plans:
-            self.future.set_result([])
-
-    def finished(self) -> None:
-        """One more is done."""
-        with self._mutex:
-            self._open -= 1
-            if self._open:
-                return
-        self.future.set_result([request.error for request in self.requests])
+        if self.future is not None:
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
 
 
 def expired() -> Busy:
@@ -202,20 +182,21 @@ class GroupCommit:
         elif batch:
             self._together(batch)
 
-    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
-        """Have requests carried out by the committing thread."""
-        submitted = Submitted(plans)
-        self.queue(submitted.requests)
-        return submitted.future
-
-    def queue(self, requests: Iterable[Request]) -> None:
-        """Leave requests that were submitted to the committing thread."""
+    def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
+        """Leave requests to the committing thread."""
+        requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
+        futures = []
+        for request in requests:
+            request.future = Future()
+            request.future.set_running_or_notify_cancel()  # so that nobody can take it back
+            futures.append(request.future)
         self._queue.extend(requests)
         if self._thread is None:
             self._start()
         _signal(self._submitted)
         if self._closed:
             self._serve_all()
+        return futures
 
     def _start(self) -> None:
         with self._starting:  # not the turn, which may be long: who submits waits for nobody

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._insist import Commit, Outcome, Tries
 from holdfast.backends._postgres_hasty import is_append
-from holdfast.contracts import Rebase, Write
-from holdfast.deadlines import deadline, within
+from holdfast.contracts import Planned, Rebase, Write
+from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed, HoldfastError
 
 FOLLOWERS = 64  # threads at most, for submitted commits whose first try was not the last
@@ -45,7 +45,6 @@ class FirstTries:
     def __init__(self, trip: Trip, tries: Tries, timeout: float) -> None:
         self._trip = trip
         self._tries = tries
-        self._timeout = timeout
         self._group = GroupCommit(self._alone, self._together, timeout)
         self._followers = ThreadPoolExecutor(FOLLOWERS, "holdfast-commit")
 
@@ -57,15 +56,17 @@ class FirstTries:
             return refusal.outcome
         return "done"
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Future[Sequence[Write]]:
-        """Carry out a commit to its end, without a thread of the caller's."""
-        if writes is not None and is_append(writes):
-            return self._group.submit(writes, rebase)
-        return self._followers.submit(_carried_out, Commit(self._tries, writes, rebase), deadline(self._timeout))
+    def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
+        """Carry out commits to their ends, without a thread of the caller's."""
+        tried = iter(self._group.submit([plan for plan in plans if _is_append(plan)]))
+        return [next(tried) if _is_append(plan) else self._carry_out(plan) for plan in plans]
+
+    def _carry_out(self, plan: Planned) -> Future[Sequence[Write]]:
+        return self._followers.submit(_carried_out, Commit(self._tries, plan.writes, plan.rebase), plan.until)
 
     def close(self) -> None:
         """Carry out what was submitted and stop."""
-        self._group.close()
+        self._group.close(lambda: None)
         self._followers.shutdown()
 
     def _alone(self, writes: Sequence[Write] | None, _: Rebase | None) -> Sequence[Write]:
@@ -123,6 +124,10 @@ class FirstTries:
             request.finish(_carried_out(commit, request.deadline))
         except BaseException as cause:  # noqa: BLE001 — whatever it is, it is the caller's
             request.finish(error=cause)
+
+
+def _is_append(plan: Planned) -> bool:
+    return plan.writes is not None and is_append(plan.writes)
 
 
 def _gave_up(request: Request) -> bool:

@@ -35,7 +35,7 @@ from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
 from holdfast.backends._sql_server import Place, SqlServerStore
 from holdfast.backends._waking import Waking
-from holdfast.contracts import Inspection, Key, Rebase, Write
+from holdfast.contracts import Inspection, Key, Planned, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput
 from holdfast.kinds import Kind
@@ -132,10 +132,10 @@ class PostgresStore(SqlServerStore[Connection]):
     def _reader(self, con: Connection, *, locking: bool) -> PostgresReader:
         return PostgresReader(con, self._tables, locking=locking)
 
-    def submit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Future[Sequence[Write]]:
-        """Like `commit`, in one trip with whatever else is queued."""
+    def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
+        """Like `commit` for each, in one trip with whatever else is queued."""
         self._opened.to_write()
-        return self._first_tries.submit(writes, rebase)
+        return self._first_tries.submit(plans)
 
     def write(self, writes: Sequence[Write]) -> Outcome:
         # One who holds a connection waits for nobody who may be waiting for one.

@@ -223,7 +223,7 @@ class SqliteStore:
         self._opened.to_write()
         return self._group.commit(writes, rebase)
 
-    def submit(self, plans: Sequence[Planned]) -> Future[list[BaseException | None]]:
+    def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
         """Like `commit` for each, carried out together with whatever else is queued."""
         self._opened.to_write()
         return self._group.submit(plans)

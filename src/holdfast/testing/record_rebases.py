@@ -222,7 +222,7 @@ def _answers(store: RecordStore, at_once: bool, plans: list[Planned]) -> list[Ba
         if answers is not None:
             return answers
     if isinstance(store, Submits):
-        return store.submit(plans).result()
+        return [answer.exception() for answer in store.submit(plans)]
     return [_refusal(store, plan) for plan in plans]
 
 
