@@ -1,7 +1,6 @@
 """The commit of an append as one statement that never waits for a row: where another holds it, the answer is no.
 
-It says the same as the statement that `_postgres_writes` makes for any commit, for the one shape that is as frequent as
-all others together, and costs the server two thirds of it.
+It does the same as the statement that `_postgres_writes` makes for any commit, but for this one shape, and costs less.
 """
 
 from __future__ import annotations
