@@ -82,7 +82,8 @@ class Engine:
     def _define(self) -> None:
         mark = "UPSERT holdfast:format CONTENT {number: $number, tables: $tables} RETURN NONE"
         variables = {"number": schema.FORMAT, "tables": schema.fingerprint()}
-        Turn(self).transact(f"{schema.definition()}; {mark}", variables)
+        # In one block: hundreds of answers would take longer to read than the tables to make.
+        Turn(self).transact(f"{{ {schema.definition()} }}; {mark}", variables)
 
 
 def _failure(said: str) -> BackendError:
