@@ -65,12 +65,12 @@ def test_with_durability_normal_a_power_loss_takes_at_most_the_last_steps() -> N
 
 @pytest.mark.parametrize("opener", [open_unsynced, open_normal])
 def test_a_store_that_acknowledges_before_it_syncs_is_caught(opener: power.StoreOpener) -> None:
-    tally = power.run(100, opener=opener)
+    tally = power.run(100, opener=opener, until="lost")
     assert "lost" in {problem.broken for problem in tally.problems}
 
 
 def test_a_store_without_syncs_is_torn_and_not_only_behind() -> None:
-    assert power.run(100, may_lose=True, opener=open_unsynced).problems != []
+    assert power.run(100, may_lose=True, opener=open_unsynced, until="torn").problems != []
 
 
 class Overtaken(SqliteStore):
@@ -134,4 +134,4 @@ def _said_after(files: dict[str, bytes], folder: Path) -> set[str]:
 
 
 def test_a_store_that_tears_a_restore_is_caught() -> None:
-    assert "torn" in {problem.broken for problem in power.run(600, opener=open_tearing).problems}
+    assert "torn" in {problem.broken for problem in power.run(600, opener=open_tearing, until="torn").problems}

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.testing.oracle import Finding, Tally, check, judge
+from holdfast.testing.oracle import Broken, Finding, Tally, check, judge
 from holdfast.testing.oracle_model import State, Step, after
 from holdfast.testing.oracle_steps import perform, plan
 
@@ -242,14 +242,21 @@ def crashes(log: list[Event], number: int, chance: Random) -> Iterator[tuple[Dis
         yield disk, disk.crashed(chance)
 
 
-def run(states: int, *, seed: int = 0, may_lose: bool = False, opener: StoreOpener = open_often_checkpointed) -> Tally:
-    """Open so many crash states of SQLite stores and check each.
+def run(
+    states: int,
+    *,
+    seed: int = 0,
+    may_lose: bool = False,
+    opener: StoreOpener = open_often_checkpointed,
+    until: Broken | None = None,
+) -> Tally:
+    """Open so many crash states of SQLite stores and check each, or stop at the log that shows what is looked for.
 
     With `may_lose` the last acknowledged steps may be missing, as long as what is there is what the steps
     before them made.
     """
     tally, chance = Tally(), Random(seed)
-    while tally.crashes < states:
+    while tally.crashes < states and not any(problem.broken == until for problem in tally.problems):
         steps = plan(chance, State(), count(1), "w0-", STEPS)
         log = record(steps, opener)
         for disk, files in crashes(log, min(STATES_PER_LOG, states - tally.crashes), chance):
