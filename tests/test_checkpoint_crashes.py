@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,21 +28,42 @@ DEEDS = {
 MOST_COMMITS = 40
 CROWD = 520
 
-# A process that does one deed on a store, and is gone before the commit after so many.
-MORTAL = """
-import os, signal, sys, holdfast
-url, deed, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
-hf = holdfast.open(url)
-commit = hf._store.commit
-def mortal(*given):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    return commit(*given)
-hf._store.commit = mortal
-eval(deed)
+# A process that forks one for each line it reads. That one does a deed on a store, and is gone before the commit after
+# so many; how it ended is said.
+MORTALS = """
+import json, os, signal, sys, traceback
+import holdfast, holdfast.backends.file, holdfast.backends.sqlite
+
+def live(url, deed, left):
+    hf = holdfast.open(url)
+    commit = hf._store.commit
+    def mortal(*given):
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return commit(*given)
+    hf._store.commit = mortal
+    eval(deed)
+
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            live(*json.loads(line))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+
+
+@pytest.fixture
+def mortals() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", MORTALS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 def furnish(url: str) -> None:
@@ -83,20 +106,22 @@ def seen(url: str) -> tuple[object, ...]:
         return look(hf)
 
 
-def die(url: str, deed: str, commits: int) -> bool:
+def die(mortals: subprocess.Popen[str], url: str, deed: str, commits: int) -> bool:
     """Do the deed, dying before the commit after so many; False if it was done with fewer."""
-    command = [sys.executable, "-c", MORTAL, url, DEEDS[deed], str(commits)]
-    ended = subprocess.run(command, check=False, timeout=60).returncode
+    assert mortals.stdin is not None
+    assert mortals.stdout is not None
+    print(json.dumps([url, DEEDS[deed], commits]), file=mortals.stdin, flush=True)
+    ended = int(mortals.stdout.readline())
     assert ended in (0, -signal.SIGKILL)
     return ended != 0
 
 
-def outcomes_of(url: str, deed: str, original: Path) -> list[tuple[object, ...]]:
+def outcomes_of(mortals: subprocess.Popen[str], url: str, deed: str, original: Path) -> list[tuple[object, ...]]:
     """What is seen after a death before each of the deed's commits, and at last after the whole deed."""
     outcomes, trial = [], original.with_name("trial")
     for commits in range(MOST_COMMITS):
         shutil.copytree(original, trial)
-        died = die(url.format(folder=trial), deed, commits)
+        died = die(mortals, url.format(folder=trial), deed, commits)
         outcomes.append(seen(url.format(folder=trial)))
         shutil.rmtree(trial)
         if not died:
@@ -106,20 +131,24 @@ def outcomes_of(url: str, deed: str, original: Path) -> list[tuple[object, ...]]
 
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("url", URLS)
-def test_a_deed_that_dies_between_commits_leaves_old_or_new(url: str, deed: str, tmp_path: Path) -> None:
+def test_a_deed_that_dies_between_commits_leaves_old_or_new(
+    mortals: subprocess.Popen[str], url: str, deed: str, tmp_path: Path
+) -> None:
     original = tmp_path / "original"
     original.mkdir()
     furnish(url.format(folder=original))
-    old, outcomes = seen(url.format(folder=original)), outcomes_of(url, deed, original)
+    old, outcomes = seen(url.format(folder=original)), outcomes_of(mortals, url, deed, original)
     assert all(outcome in (old, outcomes[-1]) for outcome in outcomes)
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_a_restore_of_more_than_one_commit_leaves_old_or_new(url: str, tmp_path: Path) -> None:
+def test_a_restore_of_more_than_one_commit_leaves_old_or_new(
+    mortals: subprocess.Popen[str], url: str, tmp_path: Path
+) -> None:
     original = tmp_path / "original"
     original.mkdir()
     furnish_crowd(url.format(folder=original))
-    old, outcomes = seen(url.format(folder=original)), outcomes_of(url, "restore", original)
+    old, outcomes = seen(url.format(folder=original)), outcomes_of(mortals, url, "restore", original)
     assert [outcome == old for outcome in outcomes].count(True) > 4
     assert [outcome == outcomes[-1] for outcome in outcomes].count(True) > 2
     assert all(outcome in (old, outcomes[-1]) for outcome in outcomes)
