@@ -151,7 +151,7 @@ def settle(reader: Reader, seen: Seen, said: Sequence[Said], parent: str | None,
     """Place messages as the store now is: found ones stay, new ones go behind their parent."""
     pointer = seen.pointer
     check_attached(pointer)
-    present = find_all(reader, pointer.history, [one.message.id for one in said])
+    present = find_all(reader, pointer, [one.message.id for one in said])
     known = {one.message.id: _known(reader, pointer, one, present.get(one.message.id)) for one in said}
     _check_parent(reader, known, said, parent)
     fresh = [one for one in said if known[one.message.id] is None]

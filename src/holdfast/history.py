@@ -220,16 +220,19 @@ def find(reader: Reader, history: str, message_id: str) -> Record | None:
     return next(iter(reader.scan(Query(kind=MESSAGES, prefix=(history,), where=by_id))), None)
 
 
-def find_all(reader: Reader, history: str, ids: Sequence[str]) -> dict[str, Record]:
-    """The messages of this history that have one of these ids, by id.
+def find_all(reader: Reader, pointer: Pointer, ids: Sequence[str]) -> dict[str, Record]:
+    """The messages of a session's history that have one of these ids, by id.
 
     Many are not asked for one by one where the history is short beside them: a new one has none.
     """
-    most, whole = PER_QUESTION * len(ids), Query(kind=MESSAGES, prefix=(history,))
-    if len(ids) > FEW and reader.count(replace(whole, limit=most + 1)) <= most:
-        wanted = set(ids)
-        return {id: record for record in reader.scan(whole) if (id := str(record.fields[0])) in wanted}
-    return {id: record for id in ids if (record := find(reader, history, id)) is not None}
+    most = PER_QUESTION * len(ids)
+    if len(ids) > FEW and pointer.n <= most:
+        # Forks may have made it longer than this session is.
+        rows = [*reader.scan(Query(kind=MESSAGES, prefix=(pointer.history,), limit=most + 1))]
+        if len(rows) <= most:
+            wanted = set(ids)
+            return {id: record for record in rows if (id := str(record.fields[0])) in wanted}
+    return {id: record for id in ids if (record := find(reader, pointer.history, id)) is not None}
 
 
 def find_reached(reader: Reader, pointer: Pointer, message_id: str) -> Record:

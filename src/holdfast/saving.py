@@ -180,7 +180,7 @@ def _same(record: Record, draft: Draft) -> bool:
 def _renamed(reader: Reader, pointer: Pointer, rest: Sequence[Draft]) -> list[Said]:
     """The messages, with new ids for those whose id another message of the history has."""
     ids = [draft.said.message.id for draft in rest]
-    names = {id: new_id() for id in history.find_all(reader, pointer.history, ids)}
+    names = {id: new_id() for id in history.find_all(reader, pointer, ids)}
     return [_rename(draft.said, names) for draft in rest] if names else [draft.said for draft in rest]
 
 
