@@ -174,7 +174,7 @@ class TransferKit(HoldfastKit):
         self, hf: Holdfast, store: RecordStore, other: Holdfast
     ) -> None:
         fill(other)
-        with pytest.raises(Busy):
+        with pytest.raises((Busy, ConnectionFailed)):  # a server that is slow may not have answered even once
             copy(other, Holdfast(store), timeout=0)
         assert list(hf.sessions.list()) == []
         copy(other, Holdfast(store), timeout=60)
