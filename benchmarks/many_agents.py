@@ -18,7 +18,7 @@ import msgspec
 from append import opened
 from figures import Section, table
 from peers import PEERS
-from rounds import DISK, TEXT, burst, folder, quantile
+from rounds import DISK, TEXT, burst, folder, quantile, uncollected
 from syncs import counted
 
 import holdfast
@@ -135,7 +135,8 @@ def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:
         for name in names[turn:] + names[:turn]:
             start = time.perf_counter()
             try:
-                waits = ways[name](each)
+                with uncollected():
+                    waits = ways[name](each)
             except (sqlite3.Error, import_module("sqlalchemy.exc").SQLAlchemyError) as cause:
                 print(f"{name}: {cause}", file=sys.stderr)
                 waits = []

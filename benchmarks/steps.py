@@ -19,7 +19,7 @@ import msgspec
 from figures import Section, shown, table
 from floors import BareRows, ByHand, connect
 from graphs import Graph
-from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds
+from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds, uncollected
 from syncs import counted
 
 import holdfast
@@ -100,13 +100,15 @@ def _some(
 ) -> None:
     """A few steps in a row of every way, up to this one."""
     for name, step in plain.items():
-        for _ in range(IN_A_ROW):
-            run.step(name, step)
+        with uncollected():
+            for _ in range(IN_A_ROW):
+                run.step(name, step)
     for name, graph in savers.items():
         if name == DELTA or number <= sizes.copying:
-            for _ in range(IN_A_ROW):
-                run.step(name, graph.step)
-                run.taken.setdefault(f"{name}, {SAVER}", []).append(graph.inside_saver())
+            with uncollected():
+                for _ in range(IN_A_ROW):
+                    run.step(name, graph.step)
+                    run.taken.setdefault(f"{name}, {SAVER}", []).append(graph.inside_saver())
     if number in sizes.marks:
         for name in (*plain, *savers):
             if name != DEFAULT or number <= sizes.copying:
