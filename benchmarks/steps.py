@@ -29,7 +29,6 @@ STEP, BYTES, LIST = "append + checkpoint, step 1,000", "bytes of steps", "list 2
 OURS, HAND, BARE = "Holdfast", "the same statements by hand", "bare rows"
 DEFAULT, DELTA = "LangGraph SqliteSaver", "LangGraph DeltaChannel"
 SAVER = "of which the saver"
-IN_A_ROW = 10
 WINDOW = 100  # steps that a point is the mean of, since DeltaChannel writes a snapshot at every hundredth
 
 
@@ -40,6 +39,7 @@ class Sizes(msgspec.Struct, frozen=True):
     copying: int = 1_000
     long: int = 10_000
     rounds: int = 60
+    in_a_row: int = 50  # of each way, since the first few after another way find nothing of theirs in the caches
 
 
 class Run:
@@ -88,7 +88,7 @@ def on_ram(section: Section, sizes: Sizes) -> None:
         }
         run = Run(at)
         plain = {OURS: step, HAND: hand.step, BARE: rows.step}
-        for number in range(IN_A_ROW, sizes.marks[-1] + 1, IN_A_ROW):
+        for number in range(sizes.in_a_row, sizes.marks[-1] + 1, sizes.in_a_row):
             _some(run, plain, savers, number, sizes)
             if number == sizes.copying:
                 _list(section, hf, at / f"{HAND}.db", savers)
@@ -101,12 +101,12 @@ def _some(
     """A few steps in a row of every way, up to this one."""
     for name, step in plain.items():
         with uncollected():
-            for _ in range(IN_A_ROW):
+            for _ in range(sizes.in_a_row):
                 run.step(name, step)
     for name, graph in savers.items():
         if name == DELTA or number <= sizes.copying:
             with uncollected():
-                for _ in range(IN_A_ROW):
+                for _ in range(sizes.in_a_row):
                     run.step(name, graph.step)
                     run.taken.setdefault(f"{name}, {SAVER}", []).append(graph.inside_saver())
     if number in sizes.marks:
@@ -207,7 +207,7 @@ def in_bytes(section: Section, sizes: Sizes) -> None:
 
 def results(quick: bool) -> Section:
     section = Section(title="Append + checkpoint at every step, SQLite")
-    sizes = Sizes(marks=(20, 60, 120), copying=60, long=600, rounds=5) if quick else Sizes()
+    sizes = Sizes(marks=(20, 60, 120), copying=60, long=600, rounds=5, in_a_row=20) if quick else Sizes()
     on_ram(section, sizes)
     beside_floors(section, sizes)
     in_bytes(section, sizes)
