@@ -94,7 +94,8 @@ class GroupCommit:
         """Have the request carried out, by this thread or by another, and return what was applied."""
         if not self._queue and self._turn.acquire(False):
             try:
-                self._check_open()
+                if self._ended:
+                    raise closed()
                 return self._alone(writes, rebase)
             finally:
                 self._pass_on()
@@ -119,7 +120,8 @@ class GroupCommit:
         if self._queue or not self._turn.acquire(timeout=JUST_DONE_S):
             return None
         try:
-            self._check_open()
+            if self._ended:
+                raise closed()
             batch = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
             return batch if carry_out(batch) else None
         finally:
@@ -135,14 +137,11 @@ class GroupCommit:
         finally:
             self._pass_on()
 
-    def _check_open(self) -> None:
-        if self._ended:
-            raise closed()
-
     def _pass_on(self) -> None:
         """Give the turn back, and tell the next who waits for it."""
         self._turn.release()
-        self._call_next()
+        if self._queue:
+            self._call_next()
 
     def _call_next(self) -> None:
         with suppress(IndexError):  # somebody has been faster, and tells the next himself

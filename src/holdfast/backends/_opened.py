@@ -7,6 +7,8 @@ from urllib.parse import unquote
 
 from holdfast.errors import BackendError, InvalidInput, Unsupported
 
+_getpid = os.getpid
+
 
 class Opened:
     """The state of a store between open and close."""
@@ -26,13 +28,13 @@ class Opened:
         """BackendError if the store is closed or another process's."""
         if self.closed:
             raise BackendError("the store is closed; open it again")
-        if os.getpid() != self._pid:
+        if _getpid() != self._pid:
             raise BackendError("the store was opened before a fork; open it again in the child process")
 
     def to_write(self) -> None:
         """The same, and Unsupported if the store was opened read-only."""
-        self.to_read()
-        if self.read_only:
+        if self.closed or self.read_only or _getpid() != self._pid:
+            self.to_read()
             raise Unsupported("the store was opened read-only; open it without read_only to write")
 
 

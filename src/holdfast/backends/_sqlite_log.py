@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import apsw
 
@@ -22,24 +23,20 @@ class Log:
         self._path = f"{os.path.abspath(path)}-wal"
         self._vfs = vfs
         self._fd: int | None = None
-        self._opened: Callable[[], None] | None = None
-
-    def sync(self) -> None:
+        self.sync: Callable[[], None] = self._open_and_sync
         """Return once everything in it is on the disk; OSError or apsw.Error if that cannot be."""
-        if self._opened is None:
-            self._opened = self._open()
-        self._opened()
 
-    def _open(self) -> Callable[[], None]:
-        if self._vfs is not None:
-            flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
-            file = apsw.VFSFile(self._vfs, self._path, flags)
-            return lambda: file.xSync(apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
-        fd = self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        return lambda: _sync(fd)
+    def _open_and_sync(self) -> None:
+        if self._vfs is None:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self.sync = partial(_sync, self._fd)
+        else:
+            file = apsw.VFSFile(self._vfs, self._path, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+            self.sync = partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
+        self.sync()
 
     def close(self) -> None:
         """Give the file back."""
         if self._fd is not None:
             os.close(self._fd)
-        self._fd, self._opened = None, None
+        self._fd, self.sync = None, self._open_and_sync
