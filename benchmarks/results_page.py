@@ -27,7 +27,7 @@ def pictures(*names: str, where: str) -> list[str]:
     return [line for name in there for line in (f"![{CAPTIONS[name]}]({where}/bench-{name}.svg)", "")]
 
 
-def growth(run: Results, workload: str, columns: str = "{:,.0f}") -> list[str]:
+def growth(run: Results, workload: str, heading: str = "", columns: str = "{:,.0f}") -> list[str]:
     """A row for each curve of a workload, a column for each size."""
     curves = [curve for curve in run.curves if curve.workload == workload]
     sizes = sorted({n for curve in curves for n, _ in curve.points})
@@ -35,7 +35,7 @@ def growth(run: Results, workload: str, columns: str = "{:,.0f}") -> list[str]:
     for curve in curves:
         found = dict(curve.points)
         rows.append([curve.name, *(shown(found[n], curve.unit) if n in found else "–" for n in sizes)])
-    return table(["", *(columns.format(n) for n in sizes)], rows)
+    return table([heading, *(columns.format(n) for n in sizes)], rows)
 
 
 def replaced(text: str, mark: str, lines: list[str]) -> str:
@@ -59,7 +59,10 @@ def _scale(run: Results) -> list[str]:
 
 def _nodes(run: Results) -> list[str]:
     touched = [[figure.name, shown(figure.value, "")] for figure in run.figures if figure.workload == sharding.TOUCHED]
-    return [*table(["commits of", sharding.TOUCHED], touched), *growth(run, sharding.HOTTEST, "{:.0f} nodes")]
+    return [
+        *table(["commits of", sharding.TOUCHED], touched),
+        *growth(run, sharding.HOTTEST, sharding.HOTTEST, "{:.0f} nodes"),
+    ]
 
 
 PAGES: list[tuple[str, str, Callable[[Results], list[str]]]] = [
