@@ -7,6 +7,7 @@ from pathlib import Path
 
 import sharding
 from figures import Results, shown, table
+from limits import verdicts
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -45,8 +46,10 @@ def replaced(text: str, mark: str, lines: list[str]) -> str:
     return text[:before] + "\n" + "\n".join(lines).strip() + "\n\n" + text[after:]
 
 
-def _readme(_run: Results) -> list[str]:
-    return pictures("append", "steps-bytes", where="docs/pictures")
+def _readme(run: Results) -> list[str]:
+    judged = verdicts(run.figures)
+    kept = f"In the last whole run {sum(one.holds for one in judged)} of {len(judged)} promises held;"
+    return [f"{kept} the page says which did not.", "", *pictures("append", "steps-bytes", where="docs/pictures")]
 
 
 def _benchmarks(_run: Results) -> list[str]:

@@ -28,7 +28,7 @@ from holdfast import Holdfast, Message
 STEP, BYTES, LIST = "append + checkpoint, step 1,000", "bytes of steps", "list 20 checkpoints of 1,000"
 OURS, HAND, BARE = "Holdfast", "the same statements by hand", "bare rows"
 DEFAULT, DELTA = "LangGraph SqliteSaver", "LangGraph DeltaChannel"
-SAVER = "of which the saver"
+SAVER = "its saver's calls, some beside the step"
 WINDOW = 100  # steps that a point is the mean of, since DeltaChannel writes a snapshot at every hundredth
 
 

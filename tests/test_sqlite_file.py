@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import BackendError, Busy, Holdfast, Message, MigrationError, NotFound, Unsupported
+from holdfast import BackendError, Busy, Holdfast, InvalidInput, Message, MigrationError, NotFound, Unsupported
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends.sqlite import SqliteStore
@@ -288,3 +288,15 @@ def test_a_first_page_torn_by_a_power_loss_is_repaired_from_the_log(tmp_path: Pa
     with Holdfast(SqliteStore(str(tmp_path / "left.db"))) as hf:
         assert [session.id for session in hf.sessions.list()] == ["a"]
         assert hf.verify().problems == []
+
+
+def test_a_file_that_may_not_be_made_is_named(path: Path) -> None:
+    path.with_name(f"{path.name}-lock").mkdir()
+    with pytest.raises(BackendError, match="cannot be written to"):
+        opened(path)
+
+
+@pytest.mark.parametrize("address", ["sqlite:///a.db?durability=normal", "file:///a#b"])
+def test_an_address_of_a_path_takes_no_options(address: str) -> None:
+    with pytest.raises(InvalidInput, match="given to open"):
+        holdfast.open(address)

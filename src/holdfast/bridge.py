@@ -56,10 +56,14 @@ class _Asked(Struct):
     answer: asyncio.Future[None]
     expiring: asyncio.TimerHandle | None = None
 
-    def tell(self, refusal: BaseException | None) -> None:
-        """Let the task go on, unless it has been cancelled."""
+    def stay(self) -> None:
+        """Expire no more by itself: from now on the store says how it came out, at its limit at the latest."""
         if self.expiring is not None:
             self.expiring.cancel()
+
+    def tell(self, refusal: BaseException | None) -> None:
+        """Let the task go on, unless it has been cancelled."""
+        self.stay()
         if self.answer.done():
             return
         if refusal is None:
@@ -139,6 +143,8 @@ class Bridge:
         asked, turn.asked = [one for one in turn.asked if not one.answer.done()], []
         if not asked:
             return
+        for one in asked:
+            one.stay()
         plans = [one.planned for one in asked]
         try:
             refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)

@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 FEW = 8  # messages that are looked for one by one, wherever they may be
-PER_QUESTION = 10  # messages that are read as soon as one is looked for
+PER_QUESTION = 2  # messages that are read as soon as one is looked for
 ROOT_BRANCH = 1
 _sha256 = hashlib.sha256
 

@@ -41,7 +41,9 @@ class Opened:
 def path_of(url: str, example: str) -> str:
     """The path that an address names: behind three slashes a relative one, behind four an absolute one."""
     scheme, _, rest = url.partition(":")
-    path = unquote(rest.partition("?")[0].partition("#")[0])
+    if "?" in rest or "#" in rest:
+        raise InvalidInput(f"{url!r} has a ? or #; options are given to open(), and in a path these are %3F and %23")
+    path = unquote(rest)
     path, named = path.removeprefix("///"), path.startswith("///") and len(path) > 3
     if not named:
         raise InvalidInput(f"{url!r} names no path; write {scheme}:///{example} or {scheme}:////tmp/{example}")

@@ -13,30 +13,32 @@ from functools import partial
 
 import apsw
 
-_sync = getattr(os, "fdatasync", os.fsync)
+_fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class Log:
     """The log of one file. It stays the same file for as long as a connection is open."""
 
-    def __init__(self, path: str, vfs: str | None) -> None:
-        self._path = f"{os.path.abspath(path)}-wal"
+    def __init__(self, vfs: str | None) -> None:
         self._vfs = vfs
         self._fd: int | None = None
-        self.sync: Callable[[], None] = self._open_and_sync
-        """Return once everything in it is on the disk; OSError or apsw.Error if that cannot be."""
+        self._sync: Callable[[], None] | None = None
 
-    def _open_and_sync(self) -> None:
+    def sync(self, con: apsw.Connection) -> None:
+        """Return once everything in a connection's log is on the disk; OSError or apsw.Error if that cannot be."""
+        if self._sync is None:
+            self._sync = self._open(con.filename_wal)
+        self._sync()
+
+    def _open(self, path: str) -> Callable[[], None]:
         if self._vfs is None:
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            self.sync = partial(_sync, self._fd)
-        else:
-            file = apsw.VFSFile(self._vfs, self._path, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
-            self.sync = partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
-        self.sync()
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return partial(_fdatasync, self._fd)
+        file = apsw.VFSFile(self._vfs, path, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+        return partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
 
     def close(self) -> None:
         """Give the file back."""
         if self._fd is not None:
             os.close(self._fd)
-        self._fd, self.sync = None, self._open_and_sync
+        self._fd, self._sync = None, None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import apsw
 
+from holdfast.backends._locks import FileLock
 from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
 
 _MAGIC = b"SQLite format 3\0"
@@ -28,7 +29,15 @@ def check_is_database(path: str) -> None:
         raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
 
 
-def lock_path(path: str) -> str:
+def lock_of(path: str) -> FileLock:
+    """The lock that writers of this file queue on; it is made where there is none."""
+    try:
+        return FileLock(_lock_path(path))
+    except OSError as cause:
+        raise BackendError(f"{path} cannot be written to: {cause}") from cause
+
+
+def _lock_path(path: str) -> str:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise NotFound(f"the folder {folder} does not exist; create it first")

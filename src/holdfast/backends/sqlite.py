@@ -19,7 +19,6 @@ import apsw
 
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
-from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
@@ -28,7 +27,7 @@ from holdfast.backends._sqlite_opening import (
     check_is_database,
     connect,
     connect_read_only,
-    lock_path,
+    lock_of,
     sync_folder,
     translate,
     translated,
@@ -137,9 +136,10 @@ class SqliteStore:
         self._until = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
         self._swift = False  # whether the last sync took a moment only
-        self._log = Log(path, vfs)
+        self._unsynced: str | None = None
+        self._log = Log(vfs)
         check_is_database(path)
-        self._lock = None if read_only else FileLock(lock_path(path))
+        self._lock = None if read_only else lock_of(path)
         with translated():
             self._open(namespace)
         self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
@@ -248,12 +248,13 @@ class SqliteStore:
         return True
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock, cursor, con = self._lock, self._cursor, self._con
+        lock, cursor = self._lock, self._cursor
         assert lock is not None
+        self._check_synced()
         until = deadline(self._timeout)
         if not (lock.take_free() or lock.acquire(until)):
             raise expired()
-        self._until, before = until, con.total_changes()
+        self._until = until
         try:
             cursor.execute("BEGIN IMMEDIATE")
             try:
@@ -272,8 +273,7 @@ class SqliteStore:
             raise
         finally:
             lock.release()
-        if con.total_changes() != before:
-            self._sync()
+        self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
         return applied
 
     def _sync(self) -> None:
@@ -281,12 +281,16 @@ class SqliteStore:
         start = time.perf_counter()
         if self._durability == "full":
             try:
-                self._log.sync()
+                self._log.sync(self._con)
             except (OSError, apsw.Error) as cause:
-                raise BackendError(
-                    f"the disk cannot be synced; what was written may be lost with its power: {cause}"
-                ) from cause
+                self._unsynced = f"the disk cannot be synced; what was written may be lost with its power: {cause}"
+                raise BackendError(self._unsynced) from cause
         self._swift = time.perf_counter() - start < MOMENT_S
+
+    def _check_synced(self) -> None:
+        """BackendError once a sync has failed: the next would succeed, and leave a hole in the log before it."""
+        if self._unsynced is not None:
+            raise BackendError(f"nothing is written until the store is opened anew: {self._unsynced}")
 
     def _planned(self, rebase: Rebase | None) -> Sequence[Write]:
         """Apply what `rebase` makes of what is there now."""
@@ -311,13 +315,12 @@ class SqliteStore:
     def _carry_out(self, batch: list[Request], until: float) -> None:
         """Commit the batch, let others have the lock, sync, and answer."""
         assert self._lock is not None
-        before = self._con.total_changes()
         try:
+            self._check_synced()
             outcomes = self._transaction(batch, until)
         finally:
             self._lock.release()
-        if self._con.total_changes() != before:
-            self._sync()
+        self._sync()
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 request.finish(error=outcome)
