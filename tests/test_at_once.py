@@ -308,3 +308,38 @@ def test_what_a_namespace_holds_is_counted_without_reading_the_others(store: Sql
         for statement in asked:
             plan = reader.con.execute(f"EXPLAIN QUERY PLAN {statement}", (store.space, MESSAGES.name)).fetchall()
             assert any("SEARCH messages USING INTEGER PRIMARY KEY" in str(step[3]) for step in plan)
+
+
+class Slow(SqliteStore):
+    """Syncs when it is told to."""
+
+    def __init__(self, path: str) -> None:
+        self.syncs = threading.Semaphore(1)
+        super().__init__(path)
+
+    def _sync(self) -> None:
+        assert self.syncs.acquire(timeout=LONG_S)
+        super()._sync()
+
+
+def test_an_append_that_has_begun_is_not_told_that_nothing_was_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "MOMENT_S", 0.0)
+    with closing(Slow(str(path))) as slow:
+        slow.syncs.release()
+        Holdfast(slow).sessions.create(id="s", title="t")
+
+        async def use(hf: AsyncHoldfast) -> None:
+            first = asyncio.create_task(hf.sessions.append("s", Message.user("first")))
+            await asyncio.sleep(0.05)
+            second = asyncio.create_task(hf.sessions.append("s", Message.user("second"), timeout=0.4))
+            await asyncio.sleep(0.05)
+            slow.syncs.release()
+            await first
+            await asyncio.sleep(0.5)
+            slow.syncs.release(10)
+            await second
+            assert _texts(slow, "s") == ["first", "second"]
+
+        _run(slow, use)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 import holdfast
 from holdfast import BackendError, Busy, Holdfast, InvalidInput, Message, MigrationError, NotFound, Unsupported
 from holdfast.aio import AsyncHoldfast
+from holdfast.backends import _sqlite_log
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends.sqlite import SqliteStore
 
@@ -300,3 +302,45 @@ def test_a_file_that_may_not_be_made_is_named(path: Path) -> None:
 def test_an_address_of_a_path_takes_no_options(address: str) -> None:
     with pytest.raises(InvalidInput, match="given to open"):
         holdfast.open(address)
+
+
+def test_a_file_behind_a_link_has_its_own_log_synced(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(path)
+    Path(f"{link}-wal").write_bytes(b"a stranger's")
+    with opened(link) as hf:
+        hf.sessions.append(hf.sessions.create(title="t").id, Message.user("hello"))
+        store = hf._store
+        assert isinstance(store, SqliteStore)
+        assert store._log._fd is not None
+        assert os.path.samestat(os.fstat(store._log._fd), os.stat(f"{path}-wal"))
+
+
+def test_an_append_that_is_there_already_is_synced_again(counted: Holdfast) -> None:
+    session = counted.sessions.create(title="x").id
+    said = Message.user("hello")
+    counted.sessions.append(session, said)
+    CountingFile.syncs = 0
+    counted.sessions.append(session, said)
+    assert CountingFile.syncs == 1
+
+
+def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="t")
+        with monkeypatch.context() as broken:
+            broken.setattr(_sqlite_log.Log, "sync", _fail)
+            with pytest.raises(BackendError, match="cannot be synced"):
+                hf.sessions.append("s", Message.user("in doubt"))
+        with pytest.raises(BackendError, match="opened anew"):
+            hf.sessions.append("s", Message.user("refused"))
+    with opened(path) as hf:
+        hf.sessions.append("s", Message.user("again"))
+        assert [one.text for one in hf.sessions.messages("s")] == ["in doubt", "again"]
+
+
+def _fail(*_: object) -> None:
+    raise OSError("no disk")
