@@ -6,6 +6,7 @@ woken when that is done, or when it is the first and the turn is free: then it c
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -75,13 +76,21 @@ def closed() -> BackendError:
 class GroupCommit:
     """The queue in front of a store's commits.
 
-    `alone` carries out one commit; `together` carries out several and must finish every request it is given.
+    `alone` carries out one commit; `together` carries out several and must finish every request it is given. Where
+    commits can go side by side, whoever has waited for the turn for `patience` seconds goes without it.
     """
 
-    def __init__(self, alone: Commit, together: Callable[[list[Request]], None], timeout: float) -> None:
+    def __init__(
+        self,
+        alone: Commit,
+        together: Callable[[list[Request]], None],
+        timeout: float,
+        patience: float = math.inf,
+    ) -> None:
         self._alone = alone
         self._together = together
         self._timeout = timeout
+        self._patience = patience
         self._queue: deque[Request] = deque()
         self._turn = threading.Lock()
         self._submitted = _to_be_signalled()
@@ -150,12 +159,16 @@ class GroupCommit:
 
     def _wait(self, request: Request, woken: threading.Lock) -> None:
         """Until the request is done or may be led; at its deadline, take it back."""
+        left = max(0.0, request.deadline - time.monotonic())
         try:
-            if woken.acquire(timeout=max(0.0, request.deadline - time.monotonic())):
+            if woken.acquire(timeout=min(left, self._patience)):
                 return
         except BaseException:
             self._leave(request)
             raise
+        if self._patience < left:
+            self._lead()
+            return
         if not self._leave(request):
             # Somebody is carrying it out: its outcome is moments away and must not be guessed.
             woken.acquire()
@@ -200,8 +213,9 @@ class GroupCommit:
     def _start(self) -> None:
         with self._starting:  # not the turn, which may be long: who submits waits for nobody
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _serve(self) -> None:
         while True:
@@ -212,7 +226,9 @@ class GroupCommit:
 
     def _serve_all(self) -> None:
         while self._queue:
-            self._turn.acquire()
+            if not self._turn.acquire(timeout=min(self._patience, threading.TIMEOUT_MAX)):
+                self._lead()
+                continue
             try:
                 self._lead()
             finally:

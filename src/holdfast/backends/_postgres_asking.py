@@ -5,6 +5,7 @@ A cursor takes a good quarter of the processor time that a commit takes on this 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -32,6 +33,7 @@ class Asking:
         self._most = MOST_PREPARED if prepare else 0
         self._transformer = Transformer(con)
         self._prepared: dict[str, bytes] = {}
+        self._own = os.urandom(6).hex()  # so that no other client's statement can be taken for ours
         self._names = 0
 
     def __call__(self, statements: Sequence[Statement]) -> list[bool]:
@@ -78,7 +80,7 @@ class Asking:
     def _new_name(self) -> bytes:
         """One that was never used: whether a statement of a failed trip is there is not known."""
         self._names += 1
-        return b"holdfast_%d" % self._names
+        return f"holdfast_{self._own}_{self._names}".encode()
 
 
 def _up_to_sync(pgconn: PGconn, expected: int) -> PQGen[list[PGresult]]:

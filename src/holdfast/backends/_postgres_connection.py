@@ -21,7 +21,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import BytesBinaryDumper
 
-from holdfast.backends._insist import Again
+from holdfast.backends._insist import Again, Undecided
 from holdfast.backends._postgres_asking import Asking
 from holdfast.deadlines import deadline
 from holdfast.errors import AccessDenied, BackendError, Busy, ConnectionFailed, HoldfastError, InvalidInput, Unsupported
@@ -70,6 +70,21 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     limit_s: float
     ask: Asking
+    unconfirmed = False
+
+    def confirm(self) -> None:
+        """Undecided if a commit was cancelled while its standby had still to confirm it, which is no error there."""
+        if self.unconfirmed:
+            self.unconfirmed = False
+            raise Undecided(
+                "PostgreSQL has committed, but its synchronous standby has not confirmed it within the timeout",
+                outcome="unknown",
+            )
+
+    def hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        """What the server says beside its answers."""
+        if notice.source_function == "SyncRepWaitForLSN":
+            self.unconfirmed = True
 
     def wait(self, gen: Generator[Any, Any, R], interval: float = LOOK_S, timeout: float | None = None) -> R:
         until = deadline(self.limit_s)
@@ -124,9 +139,21 @@ def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
             f"the address of the store is not one that PostgreSQL knows{_why(cause, conninfo)}"
         ) from None
     con.limit_s = limit_s
-    con.ask = Asking(con, prepare=prepare)
+    con.add_notice_handler(con.hear)
     _check_encoding(con)
+    if prepare and not _is_direct(con):
+        con.prepare_threshold, prepare = None, False
+    con.ask = Asking(con, prepare=prepare)
     return con
+
+
+def _is_direct(con: Connection) -> bool:
+    """Whether who answers is who has let us in; behind a pooler, what one has prepared another may be told to use."""
+    try:
+        return con.execute("SELECT pg_backend_pid()", prepare=False).fetchone() == (con.info.backend_pid,)
+    except psycopg.Error as cause:
+        con.close()
+        raise ConnectionFailed(f"PostgreSQL cannot be reached: {cause}") from cause
 
 
 def _refused(cause: psycopg.OperationalError) -> HoldfastError:

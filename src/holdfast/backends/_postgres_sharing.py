@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
 from holdfast.backends._group import GroupCommit, Request, expired
@@ -19,6 +19,7 @@ from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import within
 from holdfast.errors import ConnectionFailed, HoldfastError
 
+PATIENCE_S = 0.5  # for a trip, after which the next begins beside it: its connection may have gone silent
 FOLLOWERS = 64  # threads at most, for submitted commits whose first try was not the last
 
 Trip: TypeAlias = Callable[[Sequence[Sequence[Write]]], list[Outcome]]
@@ -45,7 +46,7 @@ class FirstTries:
     def __init__(self, trip: Trip, tries: Tries, timeout: float) -> None:
         self._trip = trip
         self._tries = tries
-        self._group = GroupCommit(self._alone, self._together, timeout)
+        self._group = GroupCommit(self._alone, self._together, timeout, PATIENCE_S)
         self._followers = ThreadPoolExecutor(FOLLOWERS, "holdfast-commit")
 
     def write(self, writes: Sequence[Write]) -> Outcome:
@@ -77,7 +78,16 @@ class FirstTries:
         return writes
 
     def _together(self, batch: list[Request]) -> None:
-        waiting = deque(request for request in batch if not _gave_up(request))
+        """Carry a trip out on a thread of its own, which may take longer than others should wait."""
+        try:
+            going = self._followers.submit(self._carry, batch)
+        except RuntimeError:  # there are no more threads, or Python is about to end
+            self._carry(batch)
+        else:
+            wait([going], PATIENCE_S)
+
+    def _carry(self, batch: list[Request]) -> None:
+        waiting = deque(sorted((one for one in batch if not _gave_up(one)), key=lambda one: one.deadline))
         try:
             for failure in self._tried(list(waiting)):
                 self._answer(waiting.popleft(), failure)
@@ -95,9 +105,9 @@ class FirstTries:
             with within(min(request.deadline for request in batch) - time.monotonic()):
                 outcomes = self._trip([request.writes or () for request in batch])
         except ConnectionFailed as failure:
-            yield from (ConnectionFailed(str(failure), outcome=failure.outcome) for _ in batch)
+            yield from (type(failure)(str(failure), outcome=failure.outcome) for _ in batch)
         except HoldfastError:  # one of them has failed them all, or has reached its limit
-            yield from (self._tried_alone(request) for request in batch)
+            yield from map(self._tried_alone, batch)
         else:
             yield from (None if outcome == "done" else Refused(outcome) for outcome in outcomes)
 
@@ -116,7 +126,10 @@ class FirstTries:
         elif request.future is None:
             request.finish(error=failure)
         else:
-            self._followers.submit(self._follow_up, request, failure)
+            try:
+                self._followers.submit(self._follow_up, request, failure)
+            except RuntimeError:  # as above; by itself, which takes longer
+                self._follow_up(request, failure)
 
     def _follow_up(self, request: Request, failure: Failure) -> None:
         try:

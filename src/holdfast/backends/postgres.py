@@ -152,6 +152,7 @@ class PostgresStore(SqlServerStore[Connection]):
                 if len(commits) > 1:
                     raise
                 return ["taken" if isinstance(refusal, pg.UniqueViolation) else "moved"]
+            con.confirm()
             done = [writes for writes, fits in zip(commits, fitted, strict=True) if fits]
             tell(con, self.space, [write for writes in done for write in writes])
         return ["done" if fits else "moved" for fits in fitted]
@@ -169,15 +170,18 @@ class PostgresStore(SqlServerStore[Connection]):
         """Carry out the statements as one transaction; whether they fitted."""
         begun = not is_idle(con)
         if len(statements) == 1 and not begun:
-            return con.ask(statements)[0]
+            answer = con.ask(statements)[0]
+            con.confirm()
+            return answer
         with con.pipeline():
             if not begun:
                 con.execute(BEGIN)
             for text, values in statements:
                 cursor = con.execute(text.encode(), values)
             con.execute("COMMIT")
-        (answer,) = cursor.fetchall()
-        return bool(answer[0])
+        con.confirm()
+        (row,) = cursor.fetchall()
+        return bool(row[0])
 
     def _rows(self, con: Connection, statement: str, values: Mapping[str, Any]) -> Rows:
         try:
