@@ -14,7 +14,7 @@ from servers.pgbouncer import POOL, start
 
 import holdfast
 from holdfast import Message
-from holdfast.backends.postgres import open_url
+from holdfast.backends.postgres import PostgresStore, open_url
 from holdfast.client import Holdfast
 from holdfast.contracts import RecordStore
 from holdfast.model import Event
@@ -95,3 +95,16 @@ def test_texts_and_vectors_are_found(hf: Holdfast) -> None:
     assert [len(hf.search(query)) for query in ("ryokan", "another ryokan")] == [1, 0]
     three(hf)
     assert found(hf.embeddings.search(E1)) == ["e1", "e2", "e3"]
+
+
+def test_behind_a_pooler_nothing_is_prepared_even_if_nobody_says_so(namespace: str) -> None:
+    with holdfast.open(shared("pgbouncer", start, always=False), namespace=namespace) as hf:
+        store = hf._store
+        assert isinstance(store, PostgresStore)
+        hf.sessions.create(id="s", title="t")
+        for number in range(20):
+            hf.sessions.append("s", Message.user(str(number)))
+            assert hf.sessions.get("s") is not None
+        with store.connection() as con:
+            assert con.prepare_threshold is None
+            assert con.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,14 +11,14 @@ import psycopg
 import pytest
 from faults import once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import shared
-from servers.postgres import start
+from servers import a_folder, shared
+from servers.postgres import halt, start
 from servers.proxy import Proxy
 
 from holdfast.backends.postgres import PostgresStore, open_url
 from holdfast.contracts import Insert, Moved, Planned, Put, Reader, Rebase, Record, Taken, Write
 from holdfast.deadlines import deadline, within
-from holdfast.errors import BackendError, Busy
+from holdfast.errors import BackendError, Busy, ConnectionFailed
 from holdfast.ids import new_id
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, head, message, only, session
@@ -246,3 +247,56 @@ def test_a_plan_may_commit_while_it_is_made(url: str) -> None:
     store.commit(None, plan)
     assert only(store, head("a")) == head("a", body=b"1")
     store.close()
+
+
+def test_a_connection_that_goes_silent_holds_nobody_else_up(url: str) -> None:
+    silent, over = threading.Event(), threading.Event()
+
+    def swallow(piece: bytes) -> bool:
+        if b"silence" in piece:
+            silent.set()
+            over.wait(LONG_S)
+        return False
+
+    with Proxy(int(str(conninfo_to_dict(url)["port"]))) as proxy, ThreadPoolExecutor(1) as pool:
+        store = PostgresStore(make_conninfo(url, port=proxy.port), namespace=new_namespace())
+        begin(store)
+        proxy.cuts_request = swallow
+        stuck = pool.submit(store.commit, [*moving("a"), Insert(session("silence"))])
+        assert silent.wait(LONG_S)
+        assert len(submit(store, moving("b")).result(LONG_S)) == 2
+        store.commit(moving("c"))
+        assert not stuck.done()
+        over.set()
+        proxy.cut_all()
+        stuck.result(LONG_S)
+        store.close()
+
+
+def test_a_commit_whose_standby_has_not_confirmed_is_not_done() -> None:
+    with a_folder() as folder:
+        server = start(folder)
+        try:
+            store = open_url(server.url)
+            begin(store)
+            _wants_standby(server.url, "'nobody'")
+            with store._first_tries._group.alone():
+                both = store.submit([Planned(moving(id), None, deadline(limit)) for id, limit in (("a", 60), ("b", 1))])
+            for answer in both:
+                with pytest.raises(ConnectionFailed) as failure:
+                    answer.result(LONG_S)
+                assert failure.value.outcome == "unknown"
+            _wants_standby(server.url, "''")
+            store.close()
+        finally:
+            halt(folder)
+
+
+def _wants_standby(url: str, names: str) -> None:
+    """Have commits wait for standbys of these names from now on."""
+    with psycopg.connect(url, autocommit=True) as con:
+        con.execute("SET synchronous_commit = local")
+        con.execute(f"ALTER SYSTEM SET synchronous_standby_names = {names}")
+        con.execute("SELECT pg_reload_conf()")
+        while con.execute("SHOW synchronous_standby_names").fetchone() != (names.strip("'"),):
+            time.sleep(0.01)
