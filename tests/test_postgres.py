@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from servers import shared
 from servers.postgres import start
 
 from holdfast.backends.postgres import open_url
 from holdfast.contracts import RecordStore
-from holdfast.testing import every_kit
+from holdfast.testing import DomainKit, every_kit
+from holdfast.testing.driving import Way
 
 
 class Postgres:
     """All namespaces in one database of the run's own server."""
 
     url: str
+    ways: ClassVar[tuple[Way, ...]] = ("sync",)
 
     @pytest.fixture(autouse=True)
     def _server(self) -> None:
@@ -25,3 +29,9 @@ class Postgres:
 
 
 globals().update(every_kit(Postgres))
+
+
+class TestAwaited(Postgres, DomainKit):
+    """What is awaited goes another way in appends alone, which is what this kit is about."""
+
+    ways = ("async",)
