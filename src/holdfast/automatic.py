@@ -6,7 +6,7 @@ import threading
 from typing import Protocol
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.model import Checkpoint, CheckpointKind
+from holdfast.model import Checkpoint
 
 
 class Target(Protocol):
@@ -19,9 +19,6 @@ class Target(Protocol):
     def trim(self, agent_id: str, keep: int) -> None:
         """Keep the last so many automatic checkpoints."""
         ...
-
-
-AUTOMATIC: CheckpointKind = "automatic"
 
 
 class Automatic:

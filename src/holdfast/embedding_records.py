@@ -26,7 +26,6 @@ from holdfast.model import Embedding, Json, Moment, Value
 
 BATCH = 200
 BATCH_BYTES = 4 * 1024 * 1024
-LONGEST_MODEL = 255
 
 
 class StoredEmbedding(Value, frozen=True, kw_only=True):
