@@ -69,7 +69,7 @@ TABLES = (
     " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
     "CREATE INDEX heads_by_agent_id ON heads (space, agent_id)",
     "CREATE INDEX heads_by_user_id ON heads (space, user_id)",
-    "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step)",
+    "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",
     "CREATE INDEX checkpoints_by_at ON checkpoints (space, at)",
     "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (space, id)",
     "INSERT INTO logs VALUES (1, 1)",
@@ -83,7 +83,7 @@ INSERT = (
     " FROM logs WHERE log = ?"
 )
 KEEP = (
-    "INSERT INTO checkpoints (space, owner, at, id, step, expires_at, digest, body) VALUES (1, ?, ?, ?, ?, NULL, ?, ?)"
+    "INSERT INTO checkpoints (space, owner, at, id, step, expires_at, digest, body) VALUES (1, ?, ?, ?, NULL, NULL, ?, ?)"
 )
 
 
@@ -95,7 +95,7 @@ def message_body(message_id: str, now: datetime) -> bytes:
 def checkpoint_body(ids: dict[str, str], n: int, link: bytes, at: int) -> bytes:
     """A pointer into a conversation; `ids` are its own, its parent's, the session's and the message's."""
     place = {"history": ids["session_id"], "branch": 1, "seq": n, "link": link, "n": n}
-    about = {"at": at, "created_at": datetime.now(UTC), "kind": "manual", "status": "completed", "step": n}
+    about = {"at": at, "created_at": datetime.now(UTC)}
     named = {"id": ids["id"], "parent_id": ids["parent_id"], "owner": ids["session_id"], "session_id": "s"}
     return encode({**named, **about, "position": {**place, "message_id": ids["message_id"]}})
 
@@ -145,7 +145,7 @@ class ByHand:
         self._kept = kept
         ids = {"id": kept, "parent_id": parent, "session_id": self._session, "message_id": self._message_id}
         body = checkpoint_body(ids, self._n, self._link, self._at)
-        return self._session, self._at, kept, self._n, hashlib.sha256(body).digest(), body
+        return self._session, self._at, kept, hashlib.sha256(body).digest(), body
 
     def _write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)

@@ -7,7 +7,6 @@ above n, so a checkpoint depends on no other and any of them can go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import get_args
 
 from holdfast import codec
@@ -169,16 +168,31 @@ def view(record: Record) -> Checkpoint:
 
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
     """The same of one that is known to be sound."""
-    head = None
-    if stored.position is not None:
-        at = stored.position
-        head = Head(branch=at.branch, seq=at.seq, message_id=at.message_id)
-    kept = dict(zip(_SHARED, _shared_of(stored), strict=True))
-    return Checkpoint(head=head, size_bytes=len(record.body), checksum=record.digest.hex(), **kept)
-
-
-_SHARED = [name for name in Checkpoint.__struct_fields__ if name in StoredCheckpoint.__struct_fields__]
-_shared_of = attrgetter(*_SHARED)
+    at = stored.position
+    return Checkpoint(  # each by name, since many are shown at once and copying them by a list takes three times as long
+        id=stored.id,
+        agent_id=stored.agent_id,
+        session_id=stored.session_id,
+        run_id=stored.run_id,
+        kind=stored.kind,
+        step=stored.step,
+        status=stored.status,
+        reason=stored.reason,
+        name=stored.name,
+        protected=stored.protected,
+        description=stored.description,
+        metadata=stored.metadata,
+        partial_results=stored.partial_results,
+        tool_calls=stored.tool_calls,
+        extra=stored.extra,
+        parent_id=stored.parent_id,
+        created_at=stored.created_at,
+        expires_at=stored.expires_at,
+        revision=stored.revision,
+        head=None if at is None else Head(branch=at.branch, seq=at.seq, message_id=at.message_id),
+        size_bytes=len(record.body),
+        checksum=record.digest.hex(),
+    )
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:

@@ -116,9 +116,9 @@ class Keeping(Finding):
                 made[:] = [(self._repeated(reader, seen, rivals[0], draft, said), seen)]
                 return []
             parent_id = draft.parent_id or seen.pointer.checkpoint_id
-            at = self._stamps.next(after=seen.pointer.checkpointed_at)
+            at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
             pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
-            seen, writes = self._append(reader, Seen(pointer, seen.digest, seen.later), said)
+            seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), said, at)
             record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
             made[:] = [(record, seen)]
             gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
@@ -147,20 +147,12 @@ class Keeping(Finding):
         if draft.step is not None and of_step(self._store, seen.pointer.uid, draft.step):
             return None
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = self._stamps.next(after=seen.pointer.checkpointed_at)
+        at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
         pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
-        seen, writes = self._behind(Seen(pointer, seen.digest, seen.later), said)
+        seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
         stored = _standing(draft, seen.pointer, at, parent_id)
         record = records.checkpoint_record(stored)
         return _Hopeful(stored, record, seen, [*writes, Insert(record)])
-
-    def _behind(self, seen: Seen, said: list[appends.Said]) -> tuple[Seen, list[Write]]:
-        """The head with what was said right behind it, and the writes for both."""
-        if said:
-            appended = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
-            return appended.seen, appended.writes
-        head = history.pointer_record(seen.pointer, seen.later)
-        return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
 
     def _repeated(
         self, reader: Reader, seen: Seen, rival: Record, draft: StoredCheckpoint, said: list[appends.Said]
@@ -179,15 +171,6 @@ class Keeping(Finding):
                 f"checkpoint {present.id!r} exists at another message; use replace=True, or another step or id", present
             )
         return rival
-
-    def _append(self, reader: Reader, seen: Seen, said: list[appends.Said]) -> tuple[Seen, list[Write]]:
-        """The head with what was said behind it, and the writes for both."""
-        if said:
-            stamp = self._stamps.next(seen.pointer.updated_at)
-            appended = appends.settle(reader, seen, said, None, True, stamp)
-            if appended.writes:
-                return appended.seen, appended.writes
-        return self._behind(seen, [])
 
     # of an agent
 
@@ -239,6 +222,24 @@ class Keeping(Finding):
                 parent_id=draft.parent_id or present.checkpoint_id,
             )
         )
+
+
+def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+    """The head with what was said at this time behind it, and the writes for both."""
+    if said:
+        appended = appends.settle(reader, seen, said, None, True, at)
+        if appended.writes:
+            return appended.seen, appended.writes
+    return _behind(seen, [], at)
+
+
+def _behind(seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+    """The same where nothing of it can be there already."""
+    if said:
+        appended = appends.extend(seen, said, at)
+        return appended.seen, appended.writes
+    head = history.pointer_record(seen.pointer, seen.later)
+    return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
 
 
 def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int) -> Record:
@@ -308,14 +309,15 @@ def _same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:
 
 
 def _listed(given: Sequence[T], what: str) -> list[T]:
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+    if type(given) not in (tuple, list) and (isinstance(given, str | bytes) or not isinstance(given, Sequence)):
         raise InvalidInput(f"{what} is a list, not {type(given).__name__}")
     return [*given]
 
 
 def _check_draft(draft: StoredCheckpoint) -> None:
-    for name in ("metadata", "partial_results", "extra"):
-        codec.check_json(getattr(draft, name), f"checkpoint {name}")
+    if draft.metadata is not None or draft.extra is not None or draft.partial_results:
+        for name in ("metadata", "partial_results", "extra"):
+            codec.check_json(getattr(draft, name), f"checkpoint {name}")
     for call in draft.tool_calls:
         if not isinstance(call, ToolCall):
             raise InvalidInput(f"tool_calls are ToolCalls, not {type(call).__name__}")

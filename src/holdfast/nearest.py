@@ -45,7 +45,8 @@ class Wanted(Struct, frozen=True):
         return labels_of(self.owner, self.metadata)
 
     def admits(self, stored: StoredEmbedding) -> bool:
-        return self.owner in (None, stored.owner) and codec.holds(stored.metadata, self.metadata)
+        fits = not self.metadata or codec.holds(stored.metadata, self.metadata)
+        return fits and self.owner in (None, stored.owner)
 
 
 class Scored(Struct, frozen=True):
@@ -243,8 +244,9 @@ class Nearest:
             gone.append(one)
             if stored is not None and stored.model == index.space.model:
                 changed[one.id] = stored
-        index.drop(gone)
-        index.take(list(changed.values()))
+        if gone:
+            index.drop(gone)
+            index.take(list(changed.values()))
         return _visible(self._store, found, wanted), not changed
 
     # reading everything
@@ -274,5 +276,7 @@ def _visible(store: RecordStore, found: Sequence[Scored], wanted: Wanted) -> lis
 def sessions_shown(store: RecordStore, found: Sequence[StoredEmbedding], with_detached: bool) -> set[str | None]:
     """The uids of these embeddings' sessions that are there, and None for those without a session."""
     names = sorted({one.session_id for one in found if one.session_id is not None})
+    if not names:
+        return {None}
     heads = [see(store, head).pointer for head in store.get(HEADS, [(name,) for name in names]) if head is not None]
     return {None, *(head.uid for head in heads if with_detached or head.detached_by is None)}

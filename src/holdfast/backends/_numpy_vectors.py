@@ -6,6 +6,7 @@ float64; so the order does not depend on how the product was added up.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias
@@ -22,7 +23,7 @@ Rows: TypeAlias = NDArray[np.int64]
 _FIRST_ROWS = 64
 _BLOCK = 4096
 _FEW = 0.2
-_CANDIDATES = 4
+_CANDIDATES = 3
 _ROUNDING = 2.0**-23
 
 
@@ -170,7 +171,7 @@ class NumpyVectors:
     # searching
 
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
-        (exact,) = units_of(np.asarray(vector, np.float32)[None])
+        exact = unit_of(np.asarray(vector, np.float32))
         with self._lock:
             self._begin_graph()
             found = self._candidates(exact.astype(np.float32), limit, self._labels.carriers(labels))
@@ -206,17 +207,30 @@ class NumpyVectors:
         return size >= max(self._graph_from, _FEW * len(self._ids)) and limit * _CANDIDATES <= size // 100
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
-        scores = np.concatenate(
-            [cosines(self._units[some], unit) for some in _blocks(rows)] or [np.zeros(0, np.float32)]
-        )
-        keep = _top(scores, limit, np.float32(0))
-        pairs = zip(rows[keep].tolist(), scores[keep].tolist(), strict=True)
-        found = [Near(id=self._ids[row], score=score) for row, score in pairs]
-        return sorted(found, key=lambda near: (-near.score, near.id))[:limit]
+        scores = self._cosines(rows, unit)
+        if len(rows) > _CANDIDATES * limit:
+            keep = _top(scores, limit, np.float32(0))
+            rows, scores = rows[keep], scores[keep]
+        ids = map(self._ids.__getitem__, rows.tolist())
+        best = sorted(zip((-scores).tolist(), ids, strict=True))[:limit]
+        return [Near(id=id, score=-negated) for negated, id in best]
+
+    def _cosines(self, rows: Rows, unit: Doubles) -> Floats:
+        if len(rows) <= _BLOCK:
+            return cosines(self._units[rows], unit)
+        blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
+        return np.concatenate([cosines(self._units[some], unit) for some in blocks])
+
+
+def unit_of(vector: Floats) -> Doubles:
+    """The vector at length 1, in float64: squares of large or tiny float32 values do not fit into float32."""
+    wide = vector.astype(np.float64)
+    length = math.sqrt(np.einsum("i,i->", wide, wide))
+    return wide / length if length > 0 else wide
 
 
 def units_of(vectors: Floats) -> Doubles:
-    """The vectors at length 1, in float64: squares of large or tiny float32 values do not fit into float32."""
+    """The same of many."""
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     units: Doubles = np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
@@ -240,7 +254,3 @@ def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
     return np.flatnonzero(scores >= least - margin)
-
-
-def _blocks(rows: Rows) -> list[Rows]:
-    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]

@@ -39,7 +39,7 @@ from qdrant_client.models import (
 )
 
 from holdfast.backends._addresses import parts_of
-from holdfast.backends._numpy_vectors import cosines, units_of
+from holdfast.backends._numpy_vectors import cosines, unit_of, units_of
 from holdfast.backends._opened import Opened
 from holdfast.backends._proposals import SPARE, Proposal, nearest
 from holdfast.contracts import Near, Vector
@@ -220,7 +220,7 @@ class QdrantIndex:
                 client.delete(self._collection, points, wait=True)
 
     def search(self, vector: Sequence[float], limit: int, labels: Sequence[str] = ()) -> list[Near]:
-        unit = units_of(np.asarray([vector], np.float32))[0]
+        unit = unit_of(np.asarray(vector, np.float32))
         looked_for, wanted = unit.astype(np.float32).tolist(), self._carrying(labels)
         limit = min(limit, self._count(wanted)) if limit > _MANY else limit
 
