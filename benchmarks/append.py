@@ -11,6 +11,7 @@ from pathlib import Path
 
 import floors
 from figures import Section, table
+from log_pages import per_call
 from peers import PEERS, Peer
 from rounds import DISK, RAM, TEXT, Burst, Taken, awaited, burst, folder, interleaved
 from syncs import counted
@@ -21,7 +22,9 @@ from holdfast import Holdfast, Message
 SYNC, AWAITED = "append, sync", "append, async, one agent"
 LENGTHS = (100, 1_000, 10_000)
 PATIENCE_S = 20.0  # after which a peer grows no further
+BARE, HAND = "bare INSERT + commit", "the same statements by hand"
 OURS, OURS_AWAITED = "Holdfast", "Holdfast, async"
+LOGS = {BARE: "bare", HAND: "hand", OURS: "holdfast"}  # the files whose pages are counted
 
 
 @contextmanager
@@ -56,29 +59,33 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> No
     with folder(parent) as at, asyncio.Runner() as runner, ExitStack() as stack:
         ways = {
             "file append + fdatasync": burst(stack.enter_context(floors.synced(at))),
-            "bare INSERT + commit": burst(stack.enter_context(floors.bare(at))),
-            "the same statements by hand": burst(stack.enter_context(floors.by_hand(at))),
+            BARE: burst(stack.enter_context(floors.bare(at))),
+            HAND: burst(stack.enter_context(floors.by_hand(at))),
             OURS: stack.enter_context(ours(at)),
             OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
         }
         taken = interleaved(ways, rounds)
-    bare, hand = taken["bare INSERT + commit"], taken["the same statements by hand"]
-    section.say(f"### {place}, beside the floors", "", *_rows(taken, bare, hand))
+        pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in LOGS.items()}
+    bare, hand = taken[BARE], taken[HAND]
+    section.say(f"### {place}, beside the floors", "", "A commit writes pages to the log, and then syncs it.", "")
+    section.say(*_rows(taken, bare, hand, pages))
     section.note(SYNC, f"{place}, of a bare INSERT + commit", taken[OURS].of(bare), "×")
     section.note(SYNC, f"{place}, of the same statements by hand", taken[OURS].of(hand), "×")
     section.note(AWAITED, f"{place}, of a bare INSERT + commit", taken[OURS_AWAITED].of(bare), "×")
+    for name, each in pages.items():
+        section.note("pages of the log per append", f"{place}, {name}", each, "")
 
 
 def beside_peers(section: Section, place: str, parent: Path, rounds: int) -> None:
     with folder(parent) as at, asyncio.Runner() as runner, ExitStack() as stack:
-        ways = {"bare INSERT + commit": burst(stack.enter_context(floors.bare(at)))}
+        ways = {BARE: burst(stack.enter_context(floors.bare(at)))}
         ways[OURS] = stack.enter_context(ours(at))
         ways[OURS_AWAITED] = stack.enter_context(ours_awaited(at, runner))
         for name in PEERS:
             peer = stack.enter_context(opened(name, at, runner))
             ways[name] = awaited(runner, partial(peer.append, 0))
         taken = interleaved(ways, rounds)
-    bare = taken["bare INSERT + commit"]
+    bare = taken[BARE]
     section.say(f"### {place}, beside peers, the first {(rounds + 1) * 10} of a conversation", "")
     section.say(*_rows(taken, bare, taken[OURS]))
     for name, way in taken.items():
@@ -87,13 +94,17 @@ def beside_peers(section: Section, place: str, parent: Path, rounds: int) -> Non
             section.note(f"append beside peers, {place}", f"{name}, of a bare INSERT + commit", way.of(bare), "×")
 
 
-def _rows(taken: dict[str, Taken], bare: Taken, other: Taken) -> list[str]:
+def _rows(taken: dict[str, Taken], bare: Taken, other: Taken, pages: dict[str, float] | None = None) -> list[str]:
     against = next(name for name, way in taken.items() if way is other)
+    heading = ["way", "median µs", "p99 µs", "of bare", f"of {against}"]
     rows = [
         [name, f"{way.median_us:,.1f}", f"{way.p99_us:,.1f}", f"{way.of(bare):.2f} ×", f"{way.of(other):.2f} ×"]
         for name, way in taken.items()
     ]
-    return table(["way", "median µs", "p99 µs", "of bare", f"of {against}"], rows)
+    if pages is None:
+        return table(heading, rows)
+    counts = [f"{pages[row[0]]:.1f}" if row[0] in pages else "–" for row in rows]
+    return table([*heading, "pages of the log"], [[*row, count] for row, count in zip(rows, counts, strict=True)])
 
 
 def _filled(hf: Holdfast, count: int) -> str:
@@ -159,7 +170,7 @@ def _grown(section: Section, points: dict[str, list[tuple[float, float]]], lengt
 
 def durability(section: Section, calls: int) -> None:
     """Journal mode and syncs of everything above."""
-    ours = {"bare INSERT + commit": "bare", OURS: "holdfast", OURS_AWAITED: "holdfast, async"}
+    ours = {BARE: "bare", OURS: "holdfast", OURS_AWAITED: "holdfast, async"}
     rows = []
     for shown, name in {**ours, **dict(zip(PEERS, PEERS, strict=True))}.items():
         synced = counted(name, calls)

@@ -72,7 +72,6 @@ TABLES = (
     "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",
     "CREATE INDEX checkpoints_by_at ON checkpoints (space, at)",
     "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (space, id)",
-    "INSERT INTO logs VALUES (1, 1)",
 )
 UPDATE = (
     "UPDATE heads SET status = ?, detached_by = ?, archived = ?, created_at = ?, updated_at = ?, digest = ?,"
@@ -82,9 +81,7 @@ INSERT = (
     "INSERT INTO messages (place, family, id, n, link, digest, body) SELECT ?, family, ?, ?, ?, ?, ?"
     " FROM logs WHERE log = ?"
 )
-KEEP = (
-    "INSERT INTO checkpoints (space, owner, at, id, step, expires_at, digest, body) VALUES (1, ?, ?, ?, NULL, NULL, ?, ?)"
-)
+KEEP = "INSERT INTO checkpoints (space, owner, at, id, digest, body) VALUES (1, ?, ?, ?, ?, ?)"
 
 
 def message_body(message_id: str, now: datetime) -> bytes:
@@ -100,33 +97,26 @@ def checkpoint_body(ids: dict[str, str], n: int, link: bytes, at: int) -> bytes:
     return encode({**named, **about, "position": {**place, "message_id": ids["message_id"]}})
 
 
-class ByHand:
-    """One session's statements, without and with a checkpoint in the same transaction."""
+def laid_out(path: Path) -> apsw.Connection:
+    """A file with our tables."""
+    con = connect(path)
+    for statement in TABLES:
+        con.execute(statement)
+    return con
 
-    def __init__(self, path: Path) -> None:
-        self._con = connect(path)
-        for statement in TABLES:
-            self._con.execute(statement)
-        self._session = str(uuid7())
+
+class Conversation:
+    """One session by hand: the values of its next rows, and the statements that write them."""
+
+    def __init__(self, con: apsw.Connection, log: int) -> None:
+        self._con, self._log, self._session = con, log, str(uuid7())
+        con.execute("INSERT INTO logs VALUES (?, ?)", (log, log))
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
-        self._con.execute(first, (self._session,))
+        con.execute(first, (self._session,))
         self._n, self._link, self._head_digest, self._kept = 0, bytes(32), b"\0", ""
 
-    def append(self) -> None:
-        writes = self._said()
-        self._con.execute("BEGIN IMMEDIATE")
-        self._write(*writes)
-        self._con.execute("COMMIT")
-
-    def step(self) -> None:
-        """Append + checkpoint."""
-        writes, kept = self._said(), self._checkpoint()
-        self._con.execute("BEGIN IMMEDIATE")
-        self._write(*writes)
-        self._con.execute(KEEP, kept)
-        self._con.execute("COMMIT")
-
-    def _said(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    def said(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        """The head in its new place, and the message."""
         self._n += 1
         n, now, self._message_id = self._n, datetime.now(UTC), str(uuid7())
         body = message_body(self._message_id, now)
@@ -138,20 +128,60 @@ class ByHand:
         head = encode({**ids, **place, "uid": self._session, "titled": True, "updated_at": self._at})
         over, self._head_digest = self._head_digest, hashlib.sha256(head).digest()
         moved = ("active", None, 0, 1, self._at, self._head_digest, head, 1, self._session, over, None, None)
-        return moved, (1 << 32 | n, self._message_id, n, self._link, digest, body, 1)
+        return moved, (self._log << 32 | n, self._message_id, n, self._link, digest, body, self._log)
 
-    def _checkpoint(self) -> tuple[object, ...]:
+    def checkpoint(self) -> tuple[object, ...]:
+        """Where it stands now."""
         kept, parent = str(uuid7()), self._kept
         self._kept = kept
         ids = {"id": kept, "parent_id": parent, "session_id": self._session, "message_id": self._message_id}
         body = checkpoint_body(ids, self._n, self._link, self._at)
         return self._session, self._at, kept, hashlib.sha256(body).digest(), body
 
-    def _write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
+    def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)
         if self._con.changes() != 1:
             raise RuntimeError("lost the race")
         self._con.execute(INSERT, said)
+
+    def close(self) -> None:
+        self._con.close()
+
+
+class ByHand(Conversation):
+    """One session's statements, without and with a checkpoint in the same transaction."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(laid_out(path), 1)
+
+    def append(self) -> None:
+        writes = self.said()
+        self._con.execute("BEGIN IMMEDIATE")
+        self.write(*writes)
+        self._con.execute("COMMIT")
+
+    def step(self) -> None:
+        """Append + checkpoint."""
+        writes, kept = self.said(), self.checkpoint()
+        self._con.execute("BEGIN IMMEDIATE")
+        self.write(*writes)
+        self._con.execute(KEEP, kept)
+        self._con.execute("COMMIT")
+
+
+class Together:
+    """Many sessions' statements, a message of each in one transaction."""
+
+    def __init__(self, path: Path, sessions: int) -> None:
+        self._con = laid_out(path)
+        self._all = [Conversation(self._con, number) for number in range(1, sessions + 1)]
+
+    def append(self) -> None:
+        writes = [one.said() for one in self._all]
+        self._con.execute("BEGIN IMMEDIATE")
+        for one, rows in zip(self._all, writes, strict=True):
+            one.write(*rows)
+        self._con.execute("COMMIT")
 
     def close(self) -> None:
         self._con.close()

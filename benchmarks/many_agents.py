@@ -8,7 +8,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import floors
 import msgspec
 from append import opened
 from figures import Section, table
+from log_pages import per_call
 from peers import PEERS
 from rounds import DISK, TEXT, burst, folder, quantile, uncollected
 from syncs import counted
@@ -27,6 +29,7 @@ from holdfast import Message
 WORKLOAD = "32 async agents, disk"
 AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
+HAND = f"the same statements by hand, {AGENTS} in one commit"
 
 Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
@@ -54,6 +57,7 @@ class Rates(msgspec.Struct):
         return [name, f"{self.median:,.0f}", p99, "–" if ratio is None else f"{ratio:,.2f} ×"]
 
 
+LOGS = {HAND: "hand", OURS: "ours"}  # the files whose pages are counted
 HEADING = ["way", "appends/s", "p99 ms", "Holdfast's rate, of it"]
 
 
@@ -74,6 +78,10 @@ def at_once(runner: asyncio.Runner, append: Append) -> Round:
 
 def one_by_one(append: Callable[[], None]) -> Round:
     return lambda each: burst(append)(AGENTS * each)
+
+
+def all_together(by_hand: floors.Together) -> Round:
+    return lambda each: [wait for wait in burst(by_hand.append)(each) for _ in range(AGENTS)]
 
 
 @contextmanager
@@ -112,6 +120,7 @@ def results(quick: bool) -> Section:
     with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
+            HAND: all_together(stack.enter_context(closing(floors.Together(at / "hand.db", AGENTS)))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
             SAVER: stack.enter_context(saver(at / "saver.db", runner)),
         }
@@ -119,7 +128,10 @@ def results(quick: bool) -> Section:
             peer = stack.enter_context(opened(name, at, runner, AGENTS))
             ways[name] = at_once(runner, peer.append)
         rates = taken(ways, rounds, each)
+        pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
     told(section, rates)
+    for name, each_turn in pages.items():
+        section.tell("pages of the log per append, 32 agents", name, each_turn / AGENTS, "")
     synced = counted("holdfast, async", AGENTS * each, AGENTS)
     if synced.per_call is not None:
         section.tell(WORKLOAD, "syncs per append", synced.per_call, "")

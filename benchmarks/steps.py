@@ -10,6 +10,7 @@ import sqlite3
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import msgspec
 from figures import Section, shown, table
 from floors import BareRows, ByHand, connect
 from graphs import Graph
+from log_pages import per_call
 from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds, uncollected
 from syncs import counted
 
@@ -174,9 +176,14 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
             for way in ways.values():
                 way(sizes.copying)
             taken = interleaved(ways, sizes.rounds)
+            if place == "disk":
+                files = {OURS: "ours", HAND: "hand", BARE: "bare"}
+                pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
         section.tell(STEP, f"{place}, {OURS}", taken[OURS].median_us, "µs")
+    for name, each in pages.items():
+        section.tell("pages of the log per step", name, each, "")
     durability(section, sizes.rounds)
 
 

@@ -169,7 +169,8 @@ def view(record: Record) -> Checkpoint:
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
     """The same of one that is known to be sound."""
     at = stored.position
-    return Checkpoint(  # each by name, since many are shown at once and copying them by a list takes three times as long
+    # Each by name: copying them by a list of names takes three times as long, and many are shown at once.
+    return Checkpoint(
         id=stored.id,
         agent_id=stored.agent_id,
         session_id=stored.session_id,

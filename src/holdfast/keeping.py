@@ -111,13 +111,13 @@ class Keeping(Finding):
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
-            rivals = _rivals(reader, seen.pointer.uid, draft)
+            rivals = _rivals(reader, seen.pointer, draft)
             if rivals and not (overwrite and all(one.key[0] == seen.pointer.uid for one in rivals)):
                 made[:] = [(self._repeated(reader, seen, rivals[0], draft, said), seen)]
                 return []
             parent_id = draft.parent_id or seen.pointer.checkpoint_id
             at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
-            pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+            pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
             seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), said, at)
             record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
             made[:] = [(record, seen)]
@@ -144,11 +144,11 @@ class Keeping(Finding):
         seen = self._ground.heads.get(session_id)
         if seen is None or not appends.goes_on(seen.pointer, said):
             return None
-        if draft.step is not None and of_step(self._store, seen.pointer.uid, draft.step):
+        if of_step(self._store, seen.pointer, draft.step):
             return None
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
         at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
-        pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+        pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
         stored = _standing(draft, seen.pointer, at, parent_id)
         record = records.checkpoint_record(stored)
@@ -277,18 +277,18 @@ def after_checkpoint(instant: Instant, record: Record) -> Present:
     )
 
 
-def _rivals(reader: Reader, owner: str, draft: StoredCheckpoint) -> list[Record]:
+def _rivals(reader: Reader, pointer: Pointer, draft: StoredCheckpoint) -> list[Record]:
     """The checkpoint that has this id already, and this session's with the same step."""
     found = records.find(reader, draft.id)
     rivals = [] if found is None else [found]
-    if draft.step is not None:
-        rivals += [one for one in of_step(reader, owner, draft.step) if found is None or one.key != found.key]
-    return rivals
+    return rivals + [one for one in of_step(reader, pointer, draft.step) if found is None or one.key != found.key]
 
 
-def of_step(reader: Reader, owner: str, step: int) -> list[Record]:
-    """A session's checkpoints of this step."""
-    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(owner,), where=(Filter("step", "=", step),))))
+def of_step(reader: Reader, pointer: Pointer, step: int | None) -> list[Record]:
+    """A session's checkpoints of this step; nothing is read where it has come no further than before it."""
+    if step is None or pointer.checkpoint_step is None or step > pointer.checkpoint_step:
+        return []
+    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(pointer.uid,), where=(Filter("step", "=", step),))))
 
 
 _OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")

@@ -148,7 +148,7 @@ class Restoring(Keeping):
             parent = with_changes(recovery, parent_id=seen.pointer.checkpoint_id)
             record = session_checkpoint(parent, seen.pointer, at)
             made[:] = [record]
-            pointer = with_changes(seen.pointer, checkpointed_at=at, checkpoint_id=recovery.id)
+            pointer = history.checkpointed(seen.pointer, at, recovery.id)
             back = moved(reader, pointer, target, self._stamps)
             return [*history.move(seen, back)[1], Insert(record)]
 

@@ -22,12 +22,12 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
     It takes the place of the run's unnamed one of the same step; a step that is somebody else's it goes without.
     """
     seen = history.must_see(reader, draft.session_id or "")
-    rivals = [] if draft.step is None else of_step(reader, seen.pointer.uid, draft.step)
+    rivals = of_step(reader, seen.pointer, draft.step)
     if not all(_is_own(records.view(rival), draft) for rival in rivals):
         draft, rivals = replace(draft, step=None), []
     at = stamps.next(after=seen.pointer.checkpointed_at)
     draft = replace(draft, parent_id=seen.pointer.checkpoint_id)
-    pointer = replace(seen.pointer, checkpointed_at=at, checkpoint_id=draft.id)
+    pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
     record, head = session_checkpoint(draft, pointer, at), history.pointer_record(pointer, seen.later)
     gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
     return [Put(head, seen.digest), *gone, Insert(record)], record, Seen(pointer, head.digest, seen.later)

@@ -163,7 +163,7 @@ class Putting:
         at = int(rival.key[1]) if rival is not None else self._ground.stamps.next(after=pointer.checkpointed_at)
         top = self._top(reader, seen)
         if rival is None:
-            pointer = replace(pointer, checkpointed_at=at, checkpoint_id=name)
+            pointer = history.checkpointed(pointer, at, name)
         told[:] = [self._tell(reader, Seen(pointer, seen.digest, seen.later), payload, parent, telling)]
         payload = replace(
             payload,

@@ -264,6 +264,23 @@ class CheckpointKit(HoldfastKit):
             hf.checkpoints.create(session_id="a", step=1, messages=users("more"))
         assert texts(hf, "a") == ["hello a", "later"]
 
+    def test_steps_in_any_order_are_kept_once(self, hf: Holdfast, again: Again) -> None:
+        begin(hf, "a")
+        for step in (5, 2, 9, 7):
+            hf.checkpoints.create(session_id="a", step=step, messages=users(f"step {step}"))
+        hf.checkpoints.create(session_id="a")
+        hf.checkpoints.restore(hf.checkpoints.list(session_id="a", order="step")[1].id)
+        for step in (2, 5, 7, 9):
+            with pytest.raises(AlreadyExists):
+                hf.checkpoints.create(session_id="a", step=step, extra="other")
+        later = again()
+        for step in (2, 5, 7, 9):
+            with pytest.raises(AlreadyExists):
+                later.checkpoints.create(session_id="a", step=step, extra="other")
+        assert later.checkpoints.create(session_id="a", step=10).step == 10
+        kept = [one.step for one in later.checkpoints.list(session_id="a", order="step")]
+        assert [step for step in kept if step is not None] == [2, 5, 7, 9, 10]
+
     def test_a_step_can_be_replaced(self, hf: Holdfast, again: Again) -> None:
         begin(hf, "a")
         hf.checkpoints.create(session_id="a", step=1, extra="old")
