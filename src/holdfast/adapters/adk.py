@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
-from google.adk.errors import StaleSessionError
-from google.adk.errors.already_exists_error import AlreadyExistsError
-from google.adk.errors.session_not_found_error import SessionNotFoundError
-from google.adk.events import Event, EventActions
-from google.adk.sessions import BaseSessionService, Session
-from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from msgspec import Struct
+
+from holdfast.adapters._extras import needing
+
+with needing("adk"):
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events import Event, EventActions
+    from google.adk.sessions import BaseSessionService, Session
+    from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
 from holdfast import appends, history
 from holdfast.adapters import _adk_places as places

@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from claude_agent_sdk import fold_session_summary
-from claude_agent_sdk.types import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-)
+from holdfast.adapters._extras import needing
+
+with needing("claude-agent"):
+    from claude_agent_sdk import fold_session_summary
+    from claude_agent_sdk.types import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
 from holdfast import codec
 from holdfast.adapters._awaited import Awaited

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from agents.items import ModelResponse, TResponseInputItem
-from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
-from agents.result import RunResultBase
 from msgspec import Struct
 from msgspec.structs import replace
+
+from holdfast.adapters._extras import needing
+
+with needing("openai-agents"):
+    from agents.items import ModelResponse, TResponseInputItem
+    from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
+    from agents.result import RunResultBase
 
 from holdfast import history
 from holdfast.adapters._awaited import Awaited

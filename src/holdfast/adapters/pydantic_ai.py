@@ -11,13 +11,17 @@ from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
+
+from holdfast.adapters._extras import needing
+
+with needing("pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
 
 from holdfast import appends, codec, history
 from holdfast.adapters._awaited import Awaited

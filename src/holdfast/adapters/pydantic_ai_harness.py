@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic_ai.messages import ModelMessagesTypeAdapter
-from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
+from holdfast.adapters._extras import needing
+
+with needing("pydantic-ai-harness"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
 
 from holdfast import codec
 from holdfast.adapters._awaited import Awaited
