@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from typing import Any
 
 import pytest
 from cli_runs import AGENT, TALK, Shell
+from click.testing import CliRunner
 
 from holdfast import Conflict, Message, NotFound
 from holdfast import open as open_store
 from holdfast.cli import doctor
+from holdfast.cli.main import cli
 from holdfast.model import Image, ToolCall
 
 # agents
@@ -173,7 +176,22 @@ def test_verify_gc_and_doctor_find_a_sound_store_sound(talk: Shell) -> None:
     assert talk.json("gc", "--json") == {"sweeps": 0, "captures": 0, "blobs": 0}
     findings: list[Any] = talk.lines("doctor", "--json")
     assert {one["state"] for one in findings} <= {"ok", "note"}
-    assert "free space" in talk.says("doctor")
+    assert all(words in talk.says("doctor") for words in ("free space", "extra adk: google-adk: not installed"))
+
+
+@pytest.mark.usefixtures("home")
+def test_doctor_is_content_before_the_first_save_but_not_with_a_store_that_is_named_and_missing() -> None:
+    fresh = CliRunner().invoke(cli, ["doctor"])
+    assert (fresh.exit_code, "there is no store at" in fresh.output) == (0, True)
+    named = Shell("sqlite:///agents.db").run("doctor")
+    assert (named.exit_code, "there is no store at" in named.output) == (1, True)
+
+
+@pytest.mark.usefixtures("home")
+def test_doctor_fails_where_the_store_needs_a_driver_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "holdfast.backends.postgres", None)
+    result = Shell("postgresql://127.0.0.1:1/x").run("doctor")
+    assert (result.exit_code, "pip install 'holdfast[postgres]'" in result.output) == (1, True)
 
 
 def test_artifacts_are_put_listed_read_and_deleted(talk: Shell) -> None:

@@ -21,7 +21,7 @@ from holdfast.checks import check_path
 from holdfast.cli.damage import ADVICE
 from holdfast.cli.main import DAMAGED, FAILED
 from holdfast.cli.printing import clean, console, line, size
-from holdfast.cli.settings import Settings, open_to_read, settings
+from holdfast.cli.settings import Settings, default_store, open_to_read, settings
 from holdfast.cli.shapes import Command, as_json
 from holdfast.model import Value
 
@@ -113,7 +113,9 @@ def _unopened(error: HoldfastError, chosen: Settings) -> Finding:
     do = "see `holdfast --help` on --store"
     if isinstance(error, NotFound):
         do += ", or save something to make it"
-    return Finding(what="store", state="bad", says=says, do=do)
+    # Where nobody has saved anything yet nothing is wrong, but a store that somebody names shall be there.
+    unused = isinstance(error, NotFound) and chosen.store == default_store()
+    return Finding(what="store", state="note" if unused else "bad", says=says, do=do)
 
 
 def _store(hf: Holdfast, chosen: Settings) -> Iterator[Finding]:
@@ -158,7 +160,8 @@ def _room(chosen: Settings) -> Iterator[Finding]:
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Say what is installed, whether the store is sound, and what to do.
 
-    Exits with 1 if something must be done, and with 3 if the store is damaged.
+    Exits with 1 if the store cannot be used as it is, and with 3 if it is damaged; extras and servers that are missing
+    are only told.
     """
     findings = [*installed(), *servers(), *examined(settings())]
     for finding in findings:
