@@ -18,10 +18,24 @@ BROUGHT = {"index.md", "architecture.md", "changes.md", "results.md", "decisions
 HERE = [page for page in PAGES if SNIPPET.search(page.read_text()) and page not in run_elsewhere()]
 
 
-@pytest.mark.parametrize("page", HERE, ids=lambda page: page.name)
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", [HERE, HERE[::-1]], ids=["forwards", "backwards"])
+def test_the_snippets_of_all_pages_run_in_one_folder(
+    order: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both orders have every page before and behind every other: none needs one, and none is in another's way."""
     monkeypatch.chdir(tmp_path)
-    run_snippets(str(page.relative_to(ROOT)))
+    for page in order:
+        run_snippets(str(page.relative_to(ROOT)))
+
+
+def test_no_two_pages_open_the_same_store() -> None:
+    opened = [
+        (address, page.name)
+        for page in PAGES
+        for address in set(re.findall(r'"(\w+:///[^"{]+)"', "".join(SNIPPET.findall(page.read_text()))))
+    ]
+    assert ("sqlite:///agents.db", "README.md") in opened
+    assert len({address for address, _ in opened}) == len(opened), sorted(opened)
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
