@@ -41,7 +41,7 @@ def _curves(run: Results, axes: Any, workload: str, scale: float, label: str, ac
     found = [curve for curve in run.curves if curve.workload == workload and curve.points]
     for number, curve in enumerate(found):
         _line(axes, curve, scale, COLOURS[number % len(COLOURS)])
-    axes.set(xscale="log", yscale="log", ylabel=label, xlabel=across)
+    axes.set(xscale="log", yscale="log", ylabel=label, xlabel=f"{across} (both axes logarithmic)")
     if found:
         axes.figure.legend(loc="outside right upper", fontsize=8)
     return bool(found)
@@ -56,13 +56,13 @@ def _line(axes: Any, curve: Curve, scale: float, colour: str) -> None:
 
 
 def _bars(axes: Any, values: Iterable[tuple[str, float]], label: str) -> bool:
-    """One bar each, ours in a colour of its own."""
+    """One bar each, ours in a colour of its own; from zero, so that twice as long is twice as much."""
     found = list(values)[::-1]
     names = [name for name, _ in found]
     colours = [COLOURS[0] if name.startswith(OURS) else COLOURS[-1] for name in names]
     bars = axes.barh(names, [value for _, value in found], color=colours)
     axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
-    axes.set(xscale="log", xlabel=label)
+    axes.set(xlabel=label)
     axes.margins(x=0.12)
     axes.grid(False, axis="y")
     return bool(found)
