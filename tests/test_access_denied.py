@@ -21,6 +21,7 @@ import pytest
 import redis
 from faults import once
 from servers import Server, a_folder, azure, mariadb, postgres, s3, shared, surreal, valkey
+from servers.fixtures import own_of
 from servers.proxy import Proxy
 
 import holdfast
@@ -137,11 +138,7 @@ def test_valkey_refuses_a_user_or_a_password(user: Callable[..., str]) -> None:
             holdfast.open(url, timeout=FAR_S)
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[valkey.Own]:
-    own = valkey.Own(tmp_path)
-    yield own
-    own.end()
+own = own_of(valkey.Own)
 
 
 def test_valkey_that_wants_a_password_refuses_one_who_gives_none(own: valkey.Own) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
+from functools import partial
 
 import pymongo
 import pytest
 from bson import Binary, Int64
 from faults import Crowd, every, never
 from servers import free_port, mongo
+from servers.fixtures import own_of
 from servers.own import Own
 from servers.proxy import Proxy
 
@@ -28,12 +29,7 @@ from holdfast.testing.records import agent, dump, insert, only
 
 APPENDS, KILLS = 15, 3
 
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Own]:
-    own = Own(mongo.start, tmp_path)
-    yield own
-    own.end()
+own = own_of(partial(Own, mongo.start))
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from faults import append_all, append_and_disturb, count_once, once
-from servers import a_folder, required, shared
+from servers import a_folder, required
+from servers.fixtures import url_of
 from servers.mariadb import port_of, revive, start
 from servers.proxy import Proxy
 
@@ -25,10 +26,7 @@ from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, session
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("mariadb", start)
+url = url_of("mariadb", start)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pymysql
 import pytest
 from faults import plan_beside_an_insert
-from servers import shared
+from servers.fixtures import store_of, url_of
 from servers.mariadb import address_of, ask, port_of, start
 from servers.proxy import Proxy
 
@@ -30,10 +30,8 @@ from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, head, message, session
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("mariadb", start)
+url = url_of("mariadb", start)
+store = store_of(open_url)
 
 
 @pytest.fixture
@@ -43,13 +41,6 @@ def fresh(url: str) -> Iterator[str]:
     ask(url, f"CREATE DATABASE {name}")
     yield urlsplit(url)._replace(path=f"/{name}").geturl()
     ask(url, f"DROP DATABASE {name}")
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[MysqlStore]:
-    store = open_url(url, namespace=new_namespace())
-    yield store
-    store.close()
 
 
 def database(url: str) -> str:

@@ -12,7 +12,8 @@ from socket import create_server, socket
 from urllib.parse import urlsplit
 
 import pytest
-from servers import Server, a_folder, required, shared
+from servers import Server, a_folder, required
+from servers.fixtures import url_of
 from servers.mariadb import ask, certificate, port_of, start
 
 from holdfast.backends.mysql import open_url
@@ -24,10 +25,7 @@ from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, session
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("mariadb", start)
+url = url_of("mariadb", start)
 
 
 # a server of its own

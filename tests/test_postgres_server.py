@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from faults import plan_beside_an_insert
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import shared
+from servers.fixtures import store_of, url_of
 from servers.postgres import start
 from servers.proxy import Proxy
 
@@ -31,10 +31,8 @@ from holdfast.model import Message
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.records import agent, dump, head, message, session
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("postgres", start)
+url = url_of("postgres", start)
+store = store_of(open_url)
 
 
 @pytest.fixture
@@ -44,13 +42,6 @@ def schema(url: str) -> Iterator[str]:
     yield name
     with psycopg.connect(url, autocommit=True) as con:
         con.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[PostgresStore]:
-    store = open_url(url, namespace=new_namespace())
-    yield store
-    store.close()
 
 
 def ask(url: str, statement: str) -> list[tuple[object, ...]]:

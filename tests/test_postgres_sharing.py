@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import psycopg
 import pytest
 from faults import once
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import a_folder, shared
+from servers import a_folder
+from servers.fixtures import store_of, url_of
 from servers.postgres import halt, start
 from servers.proxy import Proxy
 
@@ -26,17 +27,8 @@ from holdfast.testing.records import agent, dump, head, message, only, session
 OLD, LONG_S = b"head", 60.0
 AGENTS = "abcdefgh"
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("postgres", start)
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[PostgresStore]:
-    store = open_url(url, namespace=new_namespace())
-    yield store
-    store.close()
+url = url_of("postgres", start)
+store = store_of(open_url)
 
 
 def begin(store: PostgresStore) -> None:

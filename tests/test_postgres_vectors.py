@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from servers import shared
+from servers.fixtures import store_of, url_of
 from servers.postgres import start
 
 from holdfast import NotFound
@@ -21,17 +21,8 @@ from holdfast.testing.domain_embeddings import E1, E2, E3, found, three
 from holdfast.testing.opening import new_namespace
 from holdfast.testing.vector_index import VectorIndexKit
 
-
-@pytest.fixture
-def url() -> str:
-    return shared("postgres", start)
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[PostgresStore]:
-    store = open_url(url, namespace=new_namespace())
-    yield store
-    store.close()
+url = url_of("postgres", start)
+store = store_of(open_url)
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from pathlib import Path
 from traceback import format_exception
 
 import pytest
 import redis
 from faults import Crowd, every, never, once
 from servers import free_port
+from servers.fixtures import own_of
 from servers.proxy import Proxy
 from servers.valkey import Own
 
@@ -28,12 +28,7 @@ from holdfast.testing.records import agent, dump, insert, message, only
 
 APPENDS, KILLS = 60, 4
 
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Own]:
-    own = Own(tmp_path)
-    yield own
-    own.end()
+own = own_of(Own)
 
 
 @pytest.fixture

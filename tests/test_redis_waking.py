@@ -6,15 +6,15 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import redis
 from servers import shared, wait_until
+from servers.fixtures import own_of, store_of, url_of
 from servers.proxy import Proxy
 from servers.valkey import Own, start
 
@@ -31,18 +31,9 @@ from holdfast.testing.records import record
 LONG_S = 60
 NODE = 100  # entries that a server keeps together, and trims together
 
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Own]:
-    own = Own(tmp_path)
-    yield own
-    own.end()
-
-
-@pytest.fixture
-def store() -> Iterator[RedisStore]:
-    with closing(RedisStore(shared("valkey", start), namespace=new_namespace())) as store:
-        yield store
+own = own_of(Own)
+url = url_of("valkey", start)
+store = store_of(RedisStore)
 
 
 def happen(store: RedisStore, *owners: str) -> None:
