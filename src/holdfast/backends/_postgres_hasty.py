@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from holdfast.backends._postgres_writes import CAST
+from holdfast.backends._postgres_writes import CAST, Writer
 from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Statement
 from holdfast.contracts import Insert, Put, Write
@@ -37,12 +37,10 @@ def is_append(writes: Sequence[Write]) -> bool:
 
 
 class HastyWriter:
-    """Makes the statements of one namespace."""
+    """Makes these statements for the namespace whose other commits are the writer's."""
 
-    def __init__(self, schema: str, space: int, ending: str) -> None:
-        self._schema = schema
-        self._space = space
-        self._ending = ending
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
         self._text = lru_cache(maxsize=100)(self._made)
 
     def statement(self, writes: Sequence[Write]) -> Statement:
@@ -68,13 +66,13 @@ class HastyWriter:
         kind = _BY_NAME[replaced]
         steps = [f"w AS ({self._replacing(kind)})"]
         steps += [f"w{n} AS ({self._inserting(_BY_NAME[name], many)})" for n, (name, many) in enumerate(inserted)]
-        return f"WITH {', '.join(steps)} SELECT EXISTS (SELECT FROM w){self._ending}"
+        return f"WITH {', '.join(steps)} SELECT EXISTS (SELECT FROM w){self._writer.ending}"
 
     def _replacing(self, kind: Kind) -> str:
-        named, table, depth = columns(kind, POSTGRES), f"{self._schema}.{kind.name}", len(kind.key)
+        named, table, depth = columns(kind, POSTGRES), self._writer.table(kind), len(kind.key)
         setting = zip([*named[depth:], "digest", "body"], _types(kind)[depth:], strict=True)
         same = zip([*named[:depth], "digest"], [*_types(kind)[:depth], "bytea"], strict=True)
-        place = " AND ".join([f"space = {self._space}", *(f"{name} = %s::{type}" for name, type in same)])
+        place = " AND ".join([f"space = {self._writer.space}", *(f"{name} = %s::{type}" for name, type in same)])
         return (
             f"UPDATE {table} SET {', '.join(f'{name} = %s::{type}' for name, type in setting)}"
             f" WHERE {place} AND ({_LOCK} {table} WHERE {place} FOR UPDATE SKIP LOCKED) RETURNING 1"
@@ -86,7 +84,7 @@ class HastyWriter:
             given = f"g.* FROM w, unnest({', '.join(f'%s::{type}[]' for type in _types(kind))}) g"
         else:
             given = f"{', '.join(f'%s::{type}' for type in _types(kind))} FROM w"
-        return f"INSERT INTO {self._schema}.{kind.name} ({named}) SELECT {self._space}, {given}"
+        return f"INSERT INTO {self._writer.table(kind)} ({named}) SELECT {self._writer.space}, {given}"
 
 
 def _types(kind: Kind) -> list[str]:

@@ -42,8 +42,8 @@ class Writer:
 
     def __init__(self, schema: str, space: int, ending: str) -> None:
         self._schema = schema
-        self._space = space
-        self._ending = ending
+        self.space = space
+        self.ending = ending
         self._text = lru_cache(maxsize=500)(self._made)
 
     def statements(self, writes: Sequence[Write], absent: Iterable[tuple[Kind, Key]] = ()) -> list[Statement]:
@@ -68,14 +68,18 @@ class Writer:
         keys = sorted(key for of, key in missing if of is kind)
         if keys:
             group = Group("delete", kind, [*keys])
-            given, table = self._given(_part(group), "g"), self._table(kind)
+            given, table = self._given(_part(group), "g"), self.table(kind)
             named = ", ".join(columns(kind, POSTGRES)[: len(kind.key)])
             yield (
                 f"WITH {given} INSERT INTO {table} (space, {named}, digest, body)"
-                f" SELECT {self._space}, g.*, '', '' FROM g",
+                f" SELECT {self.space}, g.*, '', '' FROM g",
                 _values(group),
             )
             yield f"WITH {given} DELETE FROM {table} t USING g WHERE {self._match(kind, 'g')}", _values(group)
+
+    def table(self, kind: Kind) -> str:
+        """What the table of a kind is called."""
+        return f"{self._schema}.{kind.name}"
 
     # the text, made once for each shape
 
@@ -91,7 +95,7 @@ class Writer:
             if text:
                 writing.append(f"w{i} AS ({text})")
         steps = ", ".join([*given, *checks, *writing])
-        return f"WITH {steps} SELECT {fits or 'true'}{self._ending}" if steps else f"SELECT true{self._ending}"
+        return f"WITH {steps} SELECT {fits or 'true'}{self.ending}" if steps else f"SELECT true{self.ending}"
 
     def _checks(self, shape: tuple[Part, ...]) -> tuple[list[str], str]:
         """What looks whether the conditions hold, and the expression that says so; none where there are none."""
@@ -109,7 +113,7 @@ class Writer:
         kind = _BY_NAME[part.kind]
         lock = "SHARE" if part.sort == "require" else "UPDATE"
         matched = f"{self._match(kind, given)} AND t.digest = {given}.over"
-        return f"SELECT 1 FROM {self._table(kind)} t, {given} WHERE {matched} FOR {lock} OF t"
+        return f"SELECT 1 FROM {self.table(kind)} t, {given} WHERE {matched} FOR {lock} OF t"
 
     def _given(self, part: Part, name: str) -> str:
         """The rows as a table of this name."""
@@ -122,7 +126,7 @@ class Writer:
 
     def _writing(self, part: Part, given: str, gate: str) -> str:
         kind = _BY_NAME[part.kind]
-        table, also = self._table(kind), gate.replace(" WHERE ", " AND ", 1)
+        table, also = self.table(kind), gate.replace(" WHERE ", " AND ", 1)
         named = [*columns(kind, POSTGRES), "digest", "body"]
         match part.sort:
             case "insert":
@@ -138,20 +142,17 @@ class Writer:
             case "delete" | "delete over":
                 return f"DELETE FROM {table} t USING {given} WHERE {self._match(kind, given)}{also}"
             case "delete some":
-                return f"DELETE FROM {table} WHERE space = {self._space}{part.some}{also}"
+                return f"DELETE FROM {table} WHERE space = {self.space}{part.some}{also}"
             case "require":
                 return ""
 
     def _inserting(self, kind: Kind, named: list[str], given: str, gate: str) -> str:
-        into = f"{self._table(kind)} (space, {', '.join(named)})"
-        return f"INSERT INTO {into} SELECT {self._space}, {given}.* FROM {given}{gate}"
-
-    def _table(self, kind: Kind) -> str:
-        return f"{self._schema}.{kind.name}"
+        into = f"{self.table(kind)} (space, {', '.join(named)})"
+        return f"INSERT INTO {into} SELECT {self.space}, {given}.* FROM {given}{gate}"
 
     def _match(self, kind: Kind, given: str) -> str:
         same = [f"t.{name} = {given}.{name}" for name in columns(kind, POSTGRES)[: len(kind.key)]]
-        return " AND ".join([f"t.space = {self._space}", *same])
+        return " AND ".join([f"t.space = {self.space}", *same])
 
 
 def _columns_of(part: Part) -> tuple[Field, ...]:

@@ -117,7 +117,7 @@ class PostgresStore(SqlServerStore[Connection]):
             raise
         self._tables = PostgresTables(POSTGRES, self.space, lambda name: f"{schema}.{name}")
         self._writer = Writer(schema, self.space, ENDINGS[durability])
-        self._hasty = HastyWriter(schema, self.space, ENDINGS[durability])
+        self._hasty = HastyWriter(self._writer)
         self._first_tries = FirstTries(self._trip, self, timeout)
         self.text = PostgresSearch(self, schema, read_only=read_only)
         self._waking = Waking(partial(listen, conninfo))
