@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -344,3 +346,21 @@ def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_a
 
 def _fail(*_: object) -> None:
     raise OSError("no disk")
+
+
+# what it loads
+
+FIRST_USE = """
+import sys
+before = {*sys.modules}
+import holdfast
+with holdfast.open("sqlite:///agents.db") as hf:
+    hf.sessions.append(hf.sessions.create().id, holdfast.Message.user("hello"))
+loaded = {*sys.modules} - before
+print(*sorted(loaded & {*"apsw asyncio email http psycopg socket ssl subprocess tempfile zipfile".split()}))
+"""
+
+
+def test_the_first_use_of_a_store_loads_neither_a_loop_nor_a_network_nor_what_packs_files(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "apsw\n"

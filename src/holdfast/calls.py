@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +29,7 @@ from holdfast.recorder import Recorder
 from holdfast.replays import Call, Replay, digest_of
 from holdfast.run_records import StoredEvent
 from holdfast.strategies import Event as LoopEvent
+from holdfast.threads import to_thread
 
 _inside: ContextVar[str | None] = ContextVar("holdfast_call", default=None)
 
@@ -87,10 +87,10 @@ class Calls:
     ) -> Any:
         """`step` with an async function, which runs on the caller's loop."""
         _check_callable(function)
-        begun = await asyncio.to_thread(self._begin_step, name, args, kwargs, call_id)
+        begun = await to_thread(self._begin_step, name, args, kwargs, call_id)
         if begun.settled is None:
             await self._aattempt(begun, lambda: function(*args, **kwargs))
-            await asyncio.to_thread(self._reached, "model_response")
+            await to_thread(self._reached, "model_response")
         return outcome(begun)
 
     async def atool(
@@ -107,10 +107,10 @@ class Calls:
         """`tool` with an async function, which runs on the caller's loop."""
         _check_callable(function)
         given = _together(arguments, named)
-        begun = await asyncio.to_thread(self._begin_tool, name, given, call_id, idempotent)
+        begun = await to_thread(self._begin_tool, name, given, call_id, idempotent)
         if begun.settled is None:
             await self._aattempt(begun, lambda: function(**given))
-            await asyncio.to_thread(self._reached, "tool_call")
+            await to_thread(self._reached, "tool_call")
         return outcome(begun)
 
     def pending(self) -> list[InFlight]:
@@ -259,11 +259,11 @@ class Calls:
             raise
         except Exception as cause:
             # As above.
-            await asyncio.to_thread(self._failed, begun, reason_of(cause))
+            await to_thread(self._failed, begun, reason_of(cause))
             raise failure(begun) from cause
         finally:
             _inside.reset(token)
-        await asyncio.to_thread(self._done, begun, result)
+        await to_thread(self._done, begun, result)
 
     # ending
 

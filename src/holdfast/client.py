@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import quote
 
 from holdfast.agents import Agents, Migration
-from holdfast.archive_files import reading
-from holdfast.archives import export
 from holdfast.artifacts import Artifacts
 from holdfast.backends.vectors import INDEX_FROM, open_vectors
 from holdfast.blob_checks import with_blobs
@@ -38,7 +35,6 @@ from holdfast.executions import Executions
 from holdfast.filters import Filter
 from holdfast.heads import count_heads
 from holdfast.ids import Clock, Stamps, check_count, check_id
-from holdfast.imports import Check
 from holdfast.indexes import CommonIndexes
 from holdfast.integrity import Report, Verifier
 from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, MESSAGES
@@ -53,7 +49,6 @@ from holdfast.search import Searching
 from holdfast.sessions import Sessions
 from holdfast.settling import resume
 from holdfast.sweeps import GRACE_US, Sweeps
-from holdfast.transfer import transfer
 from holdfast.usage import Usages
 
 BACKENDS = {
@@ -192,6 +187,8 @@ class Holdfast(Searching):
 
         The same content gives the same bytes, whatever the backend. `timeout` bounds the whole export.
         """
+        from holdfast.archives import export
+
         with _limit(timeout):
             return export(self._ground, _path(path), progress)
 
@@ -206,6 +203,12 @@ class Holdfast(Searching):
 
         Of what is there with other content, AlreadyExists. `timeout` bounds the whole import, each write the store's.
         """
+        from tempfile import TemporaryDirectory
+
+        from holdfast.archive_files import reading
+        from holdfast.imports import Check
+        from holdfast.transfer import transfer
+
         with _limit(timeout), reading(_path(path)) as source, TemporaryDirectory() as folder:
             with closing(open_store(f"sqlite:///{quote(folder)}/checked.db", BACKENDS, **_SCRATCH)) as scratch:
                 checked = Holdfast(scratch, blobs=Check(source, scratch).run())
@@ -297,6 +300,8 @@ def copy(
 
     Of what is there with other content, AlreadyExists. `timeout` bounds the whole copy, each write the store's own.
     """
+    from holdfast.transfer import transfer
+
     with _opened(src, src_namespace, read_only=True) as source, _opened(dst, dst_namespace) as target:
         with _limit(timeout):
             return transfer(source._ground, target._ground, progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from itertools import chain
 from types import TracebackType
@@ -23,6 +22,7 @@ from holdfast.replays import Replay, digest_of
 from holdfast.run_records import run_view
 from holdfast.strategies import Event as LoopEvent
 from holdfast.strategies import Strategy
+from holdfast.threads import to_thread
 
 
 class Driver(Calls):
@@ -140,7 +140,7 @@ class Driver(Calls):
 
     async def aappend(self, *messages: Message | dict[str, Any], timeout: float | None = None) -> list[Message]:
         """`append`, awaited."""
-        return await asyncio.to_thread(self.append, *messages, timeout=timeout)
+        return await to_thread(self.append, *messages, timeout=timeout)
 
     def stream(self, text: str, *, timeout: float | None = None) -> None:
         """Keep the next piece of a streaming answer, for followers and for `partial`; the answer is appended whole."""
@@ -152,7 +152,7 @@ class Driver(Calls):
 
     async def astream(self, text: str, *, timeout: float | None = None) -> None:
         """`stream`, awaited."""
-        await asyncio.to_thread(self.stream, text, timeout=timeout)
+        await to_thread(self.stream, text, timeout=timeout)
 
     # checkpoints
 
@@ -171,7 +171,7 @@ class Driver(Calls):
 
     async def aiteration(self) -> int:
         """`iteration`, awaited."""
-        return await asyncio.to_thread(self.iteration)
+        return await to_thread(self.iteration)
 
     def _reached(self, event: LoopEvent) -> None:
         if self._strategy.due(event, self._iteration) and self._replay.done:
@@ -193,7 +193,7 @@ class Driver(Calls):
         self, *, step: int | None = None, name: str | None = None, timeout: float | None = None
     ) -> Checkpoint:
         """`checkpoint`, awaited."""
-        return await asyncio.to_thread(self.checkpoint, step=step, name=name, timeout=timeout)
+        return await to_thread(self.checkpoint, step=step, name=name, timeout=timeout)
 
     def _checkpoint(self, kind: str, name: str | None, step: int | None) -> Checkpoint:
         draft = StoredCheckpoint(
@@ -273,7 +273,7 @@ class Driver(Calls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        await to_thread(self.__exit__, kind, error, trace)
 
 
 def _asks(messages: Sequence[Message]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 import time
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -55,7 +55,7 @@ def this_host() -> str:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink(_PROC / 'self/ns/pid')}"
     except OSError:
-        return socket.gethostname()
+        return platform.node()
 
 
 def _birth(pid: int) -> str | None:

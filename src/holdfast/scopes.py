@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
 from holdfast.errors import InvalidInput
 from holdfast.model import Checkpoint, Restored
+from holdfast.threads import to_thread
 
 
 class Scope:
@@ -47,12 +47,12 @@ class Scope:
 
     async def arollback(self) -> Restored:
         """`rollback`, awaited."""
-        return await asyncio.to_thread(self.rollback)
+        return await to_thread(self.rollback)
 
     async def __aenter__(self) -> Scope:
-        return await asyncio.to_thread(self.__enter__)
+        return await to_thread(self.__enter__)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+        await to_thread(self.__exit__, kind, error, trace)

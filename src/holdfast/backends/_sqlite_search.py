@@ -37,7 +37,8 @@ LARGE = 10_000  # messages after which many small pieces of the index are worth 
 BATCH_BYTES = 4 * 1024 * 1024
 PATIENCE_S = 0.05
 MERGE_PAGES = 500  # pages that one transaction rewrites
-_WORD = re.compile(r"[0-9A-Za-z_\x80-\U0010ffff]+")
+# Letters, digits, `_` and all beyond ASCII, by naming what is none of these: by naming them it compiles for 2 ms.
+_WORD = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
 MOST_WORDS = 32  # that the index is asked for; the judge knows the rest
 
 
