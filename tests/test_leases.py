@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast import holds
 from holdfast.leases import Leases
 
 SOON_S = 30
@@ -70,3 +73,10 @@ def test_a_run_that_is_forgotten_without_an_end_is_not_renewed() -> None:
         del run
         gc.collect()
         assert not recorder.is_wanted
+
+
+def test_where_the_system_tells_nothing_of_its_start_a_host_goes_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds, "_PROC", tmp_path)
+    assert holds.this_host() == socket.gethostname()
