@@ -12,7 +12,7 @@ from socket import create_server, socket
 from urllib.parse import urlsplit
 
 import pytest
-from servers import Server, a_folder, required
+from servers import Server, a_folder, freeze, required
 from servers.fixtures import url_of
 from servers.mariadb import ask, certificate, port_of, start
 
@@ -41,14 +41,16 @@ def folder() -> Iterator[Path]:
 def a_server_of_its_own(folder: Path, *settings: str) -> Iterator[Server]:
     with required("mariadb"):
         server = start(folder, settings=settings)
-    yield server
-    os.kill(server.pid, signal.SIGKILL)
+    try:
+        yield server
+    finally:
+        os.kill(server.pid, signal.SIGKILL)
 
 
 def test_a_server_that_stops_answering_leaves_the_outcome_unknown(folder: Path) -> None:
     with a_server_of_its_own(folder) as server:
         store = open_url(server.url)
-        os.kill(server.pid, signal.SIGSTOP)
+        freeze(server)
         try:
             with pytest.raises(ConnectionFailed) as failure, within(0.3):
                 store.commit([Insert(agent("a"))])

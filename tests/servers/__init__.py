@@ -146,6 +146,17 @@ def wait_until(ready: Callable[[], bool], folder: Path, limit_s: float = READY_S
         time.sleep(0.05)
 
 
+def freeze(server: Server) -> None:
+    """Stop a server, and wait for all its threads: until the first of them has the signal, the others go on."""
+    os.kill(server.pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{server.pid}/task")
+    wait_until(lambda: {_state(stat) for stat in threads.glob("*/stat")} == {"T"}, Path(server.folder))
+
+
+def _state(stat: Path) -> str:
+    return stat.read_text().rpartition(")")[2].split()[0]
+
+
 def listens(port: int) -> bool:
     """Whether somebody answers on this loopback port."""
     with socket.socket() as probe:
