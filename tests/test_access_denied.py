@@ -55,8 +55,8 @@ def denied(fix: str) -> Iterator[None]:
     assert not refusal.value.retry
 
 
-@pytest.fixture
-def postgresql() -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def asking() -> Iterator[Server]:
     """A server that asks everybody but its owner for a password."""
     with a_folder() as folder:
         server = postgres.start(folder)
@@ -64,9 +64,17 @@ def postgresql() -> Iterator[Server]:
         rules.write_text("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
         with psycopg.connect(server.url, autocommit=True) as con:
             con.execute("SELECT pg_reload_conf()")
-            con.execute(f"CREATE ROLE ann LOGIN SUPERUSER PASSWORD '{SECRET}'".encode())
+            con.execute("CREATE ROLE ann LOGIN SUPERUSER")
         yield server
         postgres.kill(server)
+
+
+@pytest.fixture
+def postgresql(asking: Server) -> Server:
+    """The same, and ann's password is the secret."""
+    with psycopg.connect(asking.url, autocommit=True) as con:
+        con.execute(f"ALTER ROLE ann PASSWORD '{SECRET}'".encode())
+    return asking
 
 
 @pytest.mark.parametrize("user", [f"ann:{SECRET}2", "ann", f"nobody:{SECRET}"])
