@@ -10,7 +10,11 @@ from servers.postgres import start
 
 from holdfast.backends.postgres import open_url
 from holdfast.contracts import RecordStore
-from holdfast.testing import DomainKit, every_kit
+from holdfast.testing import every_kit
+from holdfast.testing.domain_branches import BranchTests
+from holdfast.testing.domain_messages import MessageTests
+from holdfast.testing.domain_sessions import SessionTests
+from holdfast.testing.domain_transcripts import TranscriptTests
 from holdfast.testing.driving import Way
 
 
@@ -31,7 +35,7 @@ class Postgres:
 globals().update(every_kit(Postgres))
 
 
-class TestAwaited(Postgres, DomainKit):
-    """What is awaited goes another way in appends alone, which is what this kit is about."""
+class TestAwaited(Postgres, SessionTests, MessageTests, TranscriptTests, BranchTests):
+    """What is awaited goes another way in appends alone, which is what these are about."""
 
     ways = ("async",)
