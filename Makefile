@@ -4,6 +4,9 @@ BIN := .venv/bin
 ROOMY := import os, shutil; p = "/dev/shm"; print(p if os.path.isdir(p) and shutil.disk_usage(p).free > 4 << 30 else "")
 RAM := $(shell $(PYTHON) -c '$(ROOMY)')
 
+# Bytecode is kept, whatever the machine says: tests start hundreds of processes, and most of their time was compiling.
+export PYTHONDONTWRITEBYTECODE :=
+
 # One process more than there are cores, since many tests wait for a server.
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
