@@ -146,6 +146,16 @@ def test_valkey_refuses_a_user_or_a_password(user: Callable[..., str]) -> None:
             holdfast.open(url, timeout=FAR_S)
 
 
+@pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "zrem", "time"])
+def test_valkey_opens_no_store_to_write_whose_commits_would_break_off(user: Callable[..., str], command: str) -> None:
+    """A script that is refused a command stops there, and keeps what it has written before."""
+    url, namespace = user("~*", "&*", "+@all", f"-{command}"), new_id()
+    with denied(command.upper()):
+        holdfast.open(url, namespace=namespace, timeout=FAR_S)
+    with holdfast.open(url, namespace=namespace, timeout=FAR_S, read_only=True) as hf:
+        assert hf.verify().problems == []
+
+
 own = own_of(valkey.Own)
 
 

@@ -31,7 +31,7 @@ from holdfast.backends._redis.waking import KEPT, STREAM, Stream
 from holdfast.backends._waking import Waking
 from holdfast.contracts import Inspection, Key, Query, Rebase, Record, Sharing, Write, check_limits
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining
-from holdfast.errors import HoldfastError, MigrationError
+from holdfast.errors import AccessDenied, HoldfastError, MigrationError
 from holdfast.kinds import KINDS, Kind
 
 FORMAT = 1
@@ -72,7 +72,11 @@ class RedisStore:
         self._slots: deque[_Slot] = deque()
         self._line = Line(url, timeout)
         self._waking = Waking(Stream(self._line.pool, self.key(STREAM)).listen)
-        self._enter()
+        try:
+            self._enter()
+        except BaseException:
+            self._line.close()
+            raise
 
     def _enter(self) -> None:
         name = self.key("format")
@@ -81,8 +85,18 @@ class RedisStore:
         stored = self._line.say(*ours)
         if stored is not None and int(stored) > FORMAT:
             raise MigrationError(f"this namespace has format {int(stored)}; open it with a newer version of holdfast")
+        if not self._opened.read_only:
+            self._check_allowed()
         if self._durability == "full" and not self._opened.read_only:
             self._line.waits_for_disk = Settings(self._line).waits_for_disk
+
+    def _check_allowed(self) -> None:
+        """AccessDenied unless this user may run all that a commit consists of."""
+        refused = self._line.run(
+            self.scripts.allowed, [self.key("commits"), self._places(KINDS[0])[1]], [], writes=True
+        )
+        if refused:
+            raise AccessDenied(f"this user may not run what a commit needs; grant it (ACL SETUSER): {refused.decode()}")
 
     def key(self, name: str) -> bytes:
         """The server's key for something of this namespace; all of them fall into one slot."""

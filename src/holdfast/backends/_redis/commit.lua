@@ -1,4 +1,5 @@
--- A commit: every condition first, against what is there; then all writes. Nothing after the first write can fail.
+-- A commit: every condition first, against what is there; then all writes. Nothing after the first write
+-- can fail: allowed.lua has found out at opening that no command will be refused.
 -- KEYS: commits, the stream of word, then rows, order and unique of each kind, then turns. ARGV: slot, number, the token
 -- of the turn that it is made in or '', how many entries the stream keeps, the kinds, the operations.
 -- Returns 'OK', or a refusal: 'moved' or 'taken', which operation, and the key and row that are there.

@@ -25,6 +25,7 @@ class Script(Struct, frozen=True):
 class Scripts(Struct, frozen=True, kw_only=True):
     """All scripts of the backend."""
 
+    allowed: Script
     commit: Script
     read: Script
     forget: Script
@@ -39,6 +40,7 @@ def load() -> Scripts:
     """Read the scripts from their files."""
     knowing = _kinds(KINDS) + _text("common")
     return Scripts(
+        allowed=_script(_text("allowed")),
         commit=_script(knowing + _text("commit")),
         read=_script(knowing + _text("read")),
         forget=_script(_text("forget")),
