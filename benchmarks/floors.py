@@ -21,6 +21,8 @@ import msgspec
 from rounds import TEXT
 from uuid_utils import uuid7
 
+from holdfast.ids import new_uid
+
 Append = Callable[[], None]
 encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -63,12 +65,12 @@ TABLES = (
     " detached_by TEXT, archived INTEGER, created_at INTEGER, updated_at INTEGER, digest BLOB NOT NULL,"
     " body BLOB NOT NULL, PRIMARY KEY (space, session_id)) WITHOUT ROWID",
     "CREATE TABLE messages (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, n INTEGER, link BLOB,"
-    " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (family, id))",
+    " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (id, family))",
     "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)",
     "CREATE TABLE checkpoints (space INTEGER NOT NULL, owner TEXT, at INTEGER, id TEXT, step INTEGER,"
     " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
-    "CREATE INDEX heads_by_agent_id ON heads (space, agent_id)",
-    "CREATE INDEX heads_by_user_id ON heads (space, user_id)",
+    "CREATE INDEX heads_by_agent_id ON heads (space, agent_id) WHERE agent_id IS NOT NULL",
+    "CREATE INDEX heads_by_user_id ON heads (space, user_id) WHERE user_id IS NOT NULL",
     "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",
     "CREATE INDEX checkpoints_by_at ON checkpoints (space, at)",
     "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (space, id)",
@@ -90,10 +92,10 @@ def message_body(message_id: str, now: datetime) -> bytes:
 
 
 def checkpoint_body(ids: dict[str, str], n: int, link: bytes, at: int) -> bytes:
-    """A pointer into a conversation; `ids` are its own, its parent's, the session's and the message's."""
-    place = {"history": ids["session_id"], "branch": 1, "seq": n, "link": link, "n": n}
+    """A pointer into a conversation; `ids` are its own, its parent's, the session's two and the message's."""
+    place = {"history": ids["owner"], "branch": 1, "seq": n, "link": link, "n": n}
     about = {"at": at, "created_at": datetime.now(UTC)}
-    named = {"id": ids["id"], "parent_id": ids["parent_id"], "owner": ids["session_id"], "session_id": "s"}
+    named = {name: ids[name] for name in ("id", "parent_id", "owner", "session_id")}
     return encode({**named, **about, "position": {**place, "message_id": ids["message_id"]}})
 
 
@@ -109,11 +111,11 @@ class Conversation:
     """One session by hand: the values of its next rows, and the statements that write them."""
 
     def __init__(self, con: apsw.Connection, log: int) -> None:
-        self._con, self._log, self._session = con, log, str(uuid7())
+        self._con, self._log, self._session, self._owner = con, log, str(uuid7()), new_uid()
         con.execute("INSERT INTO logs VALUES (?, ?)", (log, log))
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
         con.execute(first, (self._session,))
-        self._n, self._link, self._head_digest, self._kept = 0, bytes(32), b"\0", ""
+        self._n, self._link, self._head_digest, self._kept, self._parent = 0, bytes(32), b"\0", "", ""
 
     def said(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """The head in its new place, and the message."""
@@ -123,20 +125,21 @@ class Conversation:
         digest = hashlib.sha256(body).digest()
         self._link = hashlib.sha256(self._link + digest + n.to_bytes(8)).digest()
         self._at = time.time_ns() // 1000
-        ids = {"history": self._session, "message_id": self._message_id, "session_id": self._session}
-        place = {"branch": 1, "created_at": 1, "last_message_at": now, "link": self._link, "n": n, "seq": n}
-        head = encode({**ids, **place, "uid": self._session, "titled": True, "updated_at": self._at})
+        ids = {"history": self._owner, "message_id": self._message_id, "session_id": self._session, "uid": self._owner}
+        place = {"branch": 1, "created_at": self._at, "last_message_at": now, "link": self._link, "n": n, "seq": n}
+        kept = {"checkpointed_at": self._at, "checkpoint_id": self._kept} if self._kept else {}
+        head = encode({**ids, **place, **kept, "checkpoint_step": -1, "titled": True, "updated_at": self._at})
         over, self._head_digest = self._head_digest, hashlib.sha256(head).digest()
         moved = ("active", None, 0, 1, self._at, self._head_digest, head, 1, self._session, over, None, None)
         return moved, (self._log << 32 | n, self._message_id, n, self._link, digest, body, self._log)
 
-    def checkpoint(self) -> tuple[object, ...]:
-        """Where it stands now."""
-        kept, parent = str(uuid7()), self._kept
-        self._kept = kept
-        ids = {"id": kept, "parent_id": parent, "session_id": self._session, "message_id": self._message_id}
-        body = checkpoint_body(ids, self._n, self._link, self._at)
-        return self._session, self._at, kept, hashlib.sha256(body).digest(), body
+    def kept(self) -> tuple[tuple[object, ...], tuple[object, ...], tuple[object, ...]]:
+        """The same with a checkpoint."""
+        self._parent, self._kept = self._kept, str(uuid7())
+        moved, said = self.said()
+        ids = {"id": self._kept, "parent_id": self._parent, "owner": self._owner, "session_id": self._session}
+        body = checkpoint_body({**ids, "message_id": self._message_id}, self._n, self._link, self._at)
+        return moved, said, (self._owner, self._at, self._kept, hashlib.sha256(body).digest(), body)
 
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)
@@ -162,9 +165,9 @@ class ByHand(Conversation):
 
     def step(self) -> None:
         """Append + checkpoint."""
-        writes, kept = self.said(), self.checkpoint()
+        moved, said, kept = self.kept()
         self._con.execute("BEGIN IMMEDIATE")
-        self.write(*writes)
+        self.write(moved, said)
         self._con.execute(KEEP, kept)
         self._con.execute("COMMIT")
 
@@ -200,13 +203,13 @@ class BareRows:
         self._con = connect(path)
         self._con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
         self._con.execute("CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, body BLOB)")
-        self._session, self._kept, self._n = str(uuid7()), str(uuid7()), 0
+        self._session, self._owner, self._kept, self._n = str(uuid7()), new_uid(), str(uuid7()), 0
 
     def step(self) -> None:
         self._n += 1
         message_id, kept = str(uuid7()), str(uuid7())
-        ids = {"id": kept, "parent_id": self._kept, "session_id": self._session, "message_id": message_id}
-        self._kept = kept
+        ids = {"id": kept, "parent_id": self._kept, "owner": self._owner, "session_id": self._session}
+        ids["message_id"], self._kept = message_id, kept
         message = message_body(message_id, datetime.now(UTC))
         checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000)
         self._con.execute("BEGIN IMMEDIATE")

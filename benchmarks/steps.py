@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ import holdfast
 from holdfast import Holdfast, Message
 
 STEP, BYTES, LIST = "append + checkpoint, step 1,000", "bytes of steps", "list 20 checkpoints of 1,000"
-OURS, HAND, BARE = "Holdfast", "the same statements by hand", "bare rows"
+OURS, NUMBERED = "Holdfast", "Holdfast with step="
+HAND, BARE = "the same statements by hand", "bare rows"
 DEFAULT, DELTA = "LangGraph SqliteSaver", "LangGraph DeltaChannel"
 SAVER = "its saver's calls, some beside the step"
 WINDOW = 100  # steps that a point is the mean of, since DeltaChannel writes a snapshot at every hundredth
@@ -73,10 +75,17 @@ def size(path: Path) -> int:
 
 
 @contextmanager
-def ours(path: Path) -> Iterator[tuple[Holdfast, Callable[[], object]]]:
+def ours(path: Path, numbered: bool = False) -> Iterator[tuple[Holdfast, Callable[[], object]]]:
+    """A store with one session, and its next step; which may be given its number."""
     with holdfast.open(f"sqlite:///{path}") as hf:
-        hf.sessions.create(id="s", title="bench")
-        yield hf, lambda: hf.checkpoints.create(session_id="s", messages=[Message.user(TEXT)])
+        session, numbers = hf.sessions.create(title="bench").id, count(1)
+        if numbered:
+            yield (
+                hf,
+                lambda: hf.checkpoints.create(session_id=session, step=next(numbers), messages=[Message.user(TEXT)]),
+            )
+        else:
+            yield hf, lambda: hf.checkpoints.create(session_id=session, messages=[Message.user(TEXT)])
 
 
 def on_ram(section: Section, sizes: Sizes) -> None:
@@ -149,10 +158,11 @@ def _list(section: Section, hf: Holdfast, hand: Path, savers: dict[str, Graph]) 
     newest = "SELECT body FROM checkpoints WHERE space = 1 AND owner = ? ORDER BY at DESC LIMIT 20"
     with closing(connect(hand)) as con:
         owner = con.execute("SELECT owner FROM checkpoints LIMIT 1").get
+        session = hf.sessions.list()[0].id
         taken = interleaved(
             {
                 "bare SELECT": burst(lambda: con.execute(newest, (owner,)).fetchall()),
-                OURS: burst(lambda: hf.checkpoints.list(session_id="s", limit=20)),
+                OURS: burst(lambda: hf.checkpoints.list(session_id=session, limit=20)),
                 DELTA: burst(lambda: list(savers[DELTA].saver.list(graphs.THREAD, limit=20))),
                 DEFAULT: burst(lambda: list(savers[DEFAULT].saver.list(graphs.THREAD, limit=20))),
             },
@@ -170,18 +180,19 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
     for place, parent in (("RAM", RAM), ("disk", DISK)):
         with folder(parent) as at, ExitStack() as stack:
             _hf, step = stack.enter_context(ours(at / "ours.db"))
+            _other, numbered = stack.enter_context(ours(at / "numbered.db", numbered=True))
             hand = stack.enter_context(closing(ByHand(at / "hand.db")))
             rows = stack.enter_context(closing(BareRows(at / "bare.db")))
-            ways = {OURS: burst(step), HAND: burst(hand.step), BARE: burst(rows.step)}
+            ways = {OURS: burst(step), NUMBERED: burst(numbered), HAND: burst(hand.step), BARE: burst(rows.step)}
             for way in ways.values():
                 way(sizes.copying)
             taken = interleaved(ways, sizes.rounds)
-            if place == "disk":
-                files = {OURS: "ours", HAND: "hand", BARE: "bare"}
-                pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
+            files = {OURS: "ours", NUMBERED: "numbered", HAND: "hand", BARE: "bare"}
+            pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
         section.tell(STEP, f"{place}, {OURS}", taken[OURS].median_us, "µs")
+        section.tell(STEP, f"{place}, {NUMBERED}, of {OURS}", taken[NUMBERED].of(taken[OURS]), "×")
     for name, each in pages.items():
         section.tell("pages of the log per step", name, each, "")
     durability(section, sizes.rounds)
@@ -200,14 +211,14 @@ def durability(section: Section, calls: int) -> None:
 def in_bytes(section: Section, sizes: Sizes) -> None:
     """After close, at two lengths."""
     found: dict[int, dict[str, int]] = {}
-    for count, name in ((sizes.copying, "1,000"), (sizes.long, "10,000")):
+    for steps, name in ((sizes.copying, "1,000"), (sizes.long, "10,000")):
         with folder(RAM) as at:
             with ours(at / "ours.db") as (_hf, step), closing(BareRows(at / "bare.db")) as rows:
-                for _ in range(count):
+                for _ in range(steps):
                     step()
                     rows.step()
-            found[count] = {way: (at / f"{way}.db").stat().st_size for way in ("ours", "bare")}
-        section.tell(BYTES, f"{name} steps, of {BARE}", found[count]["ours"] / found[count]["bare"], "×")
+            found[steps] = {way: (at / f"{way}.db").stat().st_size for way in ("ours", "bare")}
+        section.tell(BYTES, f"{name} steps, of {BARE}", found[steps]["ours"] / found[steps]["bare"], "×")
     per_step = found[sizes.long]["ours"] / sizes.long / (found[sizes.copying]["ours"] / sizes.copying)
     section.tell(BYTES, "per step at 10,000, of at 1,000", per_step, "×")
 

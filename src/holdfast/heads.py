@@ -45,7 +45,8 @@ class Pointer(Value, frozen=True, kw_only=True):
     `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
     here and is this session's own. `n` is the number of messages the session has written or inherited.
     `marked` says that its agent's next checkpoint will look at it. `checkpoint_step` is the greatest step that a
-    checkpoint of it has had: who makes a later one need not look for another of the same. Stamps are microseconds.
+    checkpoint of it has had, -1 without any, so that who makes a later one need not look for another of the same; None
+    is not known, since the session is older than this field. Stamps are microseconds.
     """
 
     session_id: str
@@ -146,7 +147,7 @@ def position_of(pointer: Pointer) -> Position:
 def checkpointed(pointer: Pointer, at: int, checkpoint_id: str, step: int | None = None) -> Pointer:
     """The pointer once this checkpoint is made."""
     greatest = pointer.checkpoint_step
-    if step is not None and (greatest is None or step > greatest):
+    if step is not None and greatest is not None and step > greatest:
         greatest = step
     return replace(pointer, checkpointed_at=at, checkpoint_id=checkpoint_id, checkpoint_step=greatest)
 
@@ -154,8 +155,9 @@ def checkpointed(pointer: Pointer, at: int, checkpoint_id: str, step: int | None
 def new_head(pointer: Pointer) -> tuple[Seen, list[Write]]:
     """The head of a session that begins, and the writes that put it there."""
     marks: list[Write] = [] if pointer.agent_id is None else [mark(pointer, pointer.agent_id)]
-    unkept = {"checkpointed_at": 0, "checkpoint_id": None, "checkpoint_step": None}
-    pointer = replace(pointer, marked=bool(marks), pending=None, **unkept)
+    pointer = replace(
+        pointer, marked=bool(marks), checkpointed_at=0, checkpoint_id=None, checkpoint_step=-1, pending=None
+    )
     record = pointer_record(pointer, {})
     return Seen(pointer, record.digest, {}), [Insert(record), *marks]
 

@@ -78,6 +78,7 @@ class _Checkpoint(Struct, frozen=True, gc=False):
     owner: str
     at: int
     id: str
+    session_id: str | None = None
     step: int | None = None
     expires_at: Moment | None = None
     position: Position | None = None
@@ -111,6 +112,7 @@ class Verifier(Claims):
         self._redacted = 0
         self._sessions: set[str] = set()
         self._runs: dict[str, tuple[str, int]] = {}
+        self._steps: dict[str, int] = {}  # the greatest step of each session's checkpoints, as its head says
 
     def run(self) -> Report:
         """Check everything once."""
@@ -182,6 +184,8 @@ class Verifier(Claims):
         at = _read_head(record.body)
         self._living.add(at.uid)
         self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, None)
+        if at.checkpoint_step is not None:
+            self._steps[at.uid] = at.checkpoint_step
         if at.pending is not None:
             to = at.pending
             self._claim(record, (at.history, to.branch, to.seq), to.link, to.message_id, None)
@@ -208,8 +212,21 @@ class Verifier(Claims):
             self._leads.update({(at.history, *one[:2]): record.key for one in stored.texts if not isinstance(one, str)})
         if stored.revision is not None:
             self._claim(record, (stored.owner, stored.revision), stored.revision_link or b"", None, stored.owner)
+        if stored.step is not None and stored.step > self._steps.get(stored.owner, stored.step):
+            self._check_step(record, stored.owner, stored.session_id or "", stored.step)
         expires = None if stored.expires_at is None else micros(stored.expires_at)
         return (stored.owner, stored.at, stored.id, stored.step, expires)
+
+    def _check_step(self, record: Record, owner: str, session_id: str, step: int) -> None:
+        """The head of a session knows how far its checkpoints go; it may have moved since it was read."""
+        head = get(self._store, HEADS, session_id)
+        now = None if head is None else _read_head(head.body)
+        if now is not None and now.uid == owner and now.checkpoint_step is not None and now.checkpoint_step < step:
+            self._note(
+                record.kind,
+                record.key,
+                f"it has step {step}, but the head of its session says that the last is {now.checkpoint_step}",
+            )
 
     def _capture(self, record: Record) -> Columns:
         stored = _read_capture(record.body)

@@ -116,7 +116,7 @@ class Keeping(Finding):
                 made[:] = [(self._repeated(reader, seen, rivals[0], draft, said), seen)]
                 return []
             parent_id = draft.parent_id or seen.pointer.checkpoint_id
-            at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
+            at = self._stamps.next(after=seen.pointer.checkpointed_at)
             pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
             seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), said, at)
             record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
@@ -147,7 +147,7 @@ class Keeping(Finding):
         if of_step(self._store, seen.pointer, draft.step):
             return None
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = self._stamps.next(after=max(seen.pointer.checkpointed_at, seen.pointer.updated_at))
+        at = self._stamps.next(after=seen.pointer.checkpointed_at)
         pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
         stored = _standing(draft, seen.pointer, at, parent_id)
@@ -227,7 +227,7 @@ class Keeping(Finding):
 def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
     """The head with what was said at this time behind it, and the writes for both."""
     if said:
-        appended = appends.settle(reader, seen, said, None, True, at)
+        appended = appends.settle(reader, seen, said, None, True, _later(seen, at))
         if appended.writes:
             return appended.seen, appended.writes
     return _behind(seen, [], at)
@@ -236,10 +236,15 @@ def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tu
 def _behind(seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
     """The same where nothing of it can be there already."""
     if said:
-        appended = appends.extend(seen, said, at)
+        appended = appends.extend(seen, said, _later(seen, at))
         return appended.seen, appended.writes
     head = history.pointer_record(seen.pointer, seen.later)
     return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
+
+
+def _later(seen: Seen, at: int) -> int:
+    """This time, or where another's clock was ahead of it, a moment after the session's last change."""
+    return max(at, seen.pointer.updated_at + 1)
 
 
 def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int) -> Record:
@@ -285,8 +290,9 @@ def _rivals(reader: Reader, pointer: Pointer, draft: StoredCheckpoint) -> list[R
 
 
 def of_step(reader: Reader, pointer: Pointer, step: int | None) -> list[Record]:
-    """A session's checkpoints of this step; nothing is read where it has come no further than before it."""
-    if step is None or pointer.checkpoint_step is None or step > pointer.checkpoint_step:
+    """A session's checkpoints of this step; nothing is read where all are known to be of earlier ones."""
+    greatest = pointer.checkpoint_step
+    if step is None or (greatest is not None and step > greatest):
         return []
     return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(pointer.uid,), where=(Filter("step", "=", step),))))
 

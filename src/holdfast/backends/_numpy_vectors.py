@@ -23,7 +23,7 @@ Rows: TypeAlias = NDArray[np.int64]
 _FIRST_ROWS = 64
 _BLOCK = 4096
 _FEW = 0.2
-_CANDIDATES = 3
+_CANDIDATES = 4
 _ROUNDING = 2.0**-23
 
 
@@ -208,7 +208,7 @@ class NumpyVectors:
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
         scores = self._cosines(rows, unit)
-        if len(rows) > _CANDIDATES * limit:
+        if len(rows) > _BLOCK:
             keep = _top(scores, limit, np.float32(0))
             rows, scores = rows[keep], scores[keep]
         ids = map(self._ids.__getitem__, rows.tolist())

@@ -160,8 +160,8 @@ def _room(chosen: Settings) -> Iterator[Finding]:
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Say what is installed, whether the store is sound, and what to do.
 
-    Exits with 1 if the store cannot be used as it is, and with 3 if it is damaged; extras and servers that are missing
-    are only told.
+    Exits with 1 if the store cannot be used as it is or has little room left, and with 3 if it is damaged; extras and
+    servers that are missing are only told.
     """
     findings = [*installed(), *servers(), *examined(settings())]
     for finding in findings:

@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast import history
 from holdfast.client import Holdfast
-from holdfast.contracts import Query
+from holdfast.contracts import Put, Query, RecordStore
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.kinds import CAPTURES, CHECKPOINTS
 from holdfast.model import Agent, Checkpoint, CheckpointKind, CheckpointStatus, Message, ToolCall
@@ -52,6 +54,19 @@ def ids(found: Any) -> list[str]:
 def said(hf: Holdfast, checkpoint: Checkpoint, session_id: str | None = None) -> list[str]:
     """The texts of a session as of a checkpoint."""
     return [message.text for message in hf.checkpoints.messages(checkpoint.id, session_id)]
+
+
+def check_refused(hf: Holdfast, *steps: int) -> None:
+    """Session a has checkpoints of these steps already, and takes no others."""
+    for step in steps:
+        with pytest.raises(AlreadyExists):
+            hf.checkpoints.create(session_id="a", step=step, extra="other")
+
+
+def say_of_steps(store: RecordStore, greatest: int | None) -> None:
+    """Let the head of session a say this of the steps that its checkpoints have."""
+    seen = history.must_see(store, "a")
+    store.commit([Put(history.pointer_record(replace(seen.pointer, checkpoint_step=greatest), {}), seen.digest)])
 
 
 class CheckpointKit(HoldfastKit):
@@ -270,16 +285,29 @@ class CheckpointKit(HoldfastKit):
             hf.checkpoints.create(session_id="a", step=step, messages=users(f"step {step}"))
         hf.checkpoints.create(session_id="a")
         hf.checkpoints.restore(hf.checkpoints.list(session_id="a", order="step")[1].id)
-        for step in (2, 5, 7, 9):
-            with pytest.raises(AlreadyExists):
-                hf.checkpoints.create(session_id="a", step=step, extra="other")
+        check_refused(hf, 2, 5, 7, 9)
         later = again()
-        for step in (2, 5, 7, 9):
-            with pytest.raises(AlreadyExists):
-                later.checkpoints.create(session_id="a", step=step, extra="other")
-        assert later.checkpoints.create(session_id="a", step=10).step == 10
+        check_refused(later, 2, 5, 7, 9)
+        later.checkpoints.create(session_id="a", step=10)
         kept = [one.step for one in later.checkpoints.list(session_id="a", order="step")]
         assert [step for step in kept if step is not None] == [2, 5, 7, 9, 10]
+
+    def test_an_older_head_that_knows_no_step_is_no_reason_to_repeat_one(self, door: Door) -> None:
+        begin(door.hf, "a")
+        for step in (1, 3):
+            door.hf.checkpoints.create(session_id="a", step=step)
+        say_of_steps(door.store, None)
+        later = door.reopen()
+        later.checkpoints.create(session_id="a", step=2)
+        check_refused(later, 1, 2, 3)
+
+    def test_verify_names_a_checkpoint_beyond_what_its_session_knows(self, door: Door) -> None:
+        begin(door.hf, "a")
+        door.hf.checkpoints.create(session_id="a", step=3)
+        say_of_steps(door.store, 2)
+        found = door.reopen().verify().problems
+        say_of_steps(door.store, 3)
+        assert [(problem.kind, "step 3" in problem.what) for problem in found] == [("checkpoints", True)]
 
     def test_a_step_can_be_replaced(self, hf: Holdfast, again: Again) -> None:
         begin(hf, "a")
