@@ -166,14 +166,22 @@ def segments(reader: Reader, history: str, branch: int, seq: int) -> list[Segmen
     runs: list[Segment] = []
     at: int | None = branch
     while at is not None:
-        here = branch_at(reader, history, at)
-        if seq > here.fork_seq:
-            runs.append(Segment(branch=at, low=here.fork_seq + 1, high=seq, before_id=here.fork_id))
-        at, seq = here.parent, min(seq, here.fork_seq)
+        parent, fork_seq, fork_id = _origin(reader, history, at)
+        if seq > fork_seq:
+            runs.append(Segment(branch=at, low=fork_seq + 1, high=seq, before_id=fork_id))
+        at, seq = parent, min(seq, fork_seq)
         if len(runs) > 1 and runs[-1].high >= runs[-2].low:
             raise CorruptData(f"branch {branch} of history {history} overlaps its parent")
     runs.reverse()
     return runs
+
+
+def _origin(reader: Reader, history: str, branch: int) -> tuple[int | None, int, str | None]:
+    """The parent of a branch, and the position and message behind which it leaves it; the first leaves none."""
+    if branch == ROOT_BRANCH:  # which most conversations are on, and need not be read
+        return None, 0, None
+    here = branch_at(reader, history, branch)
+    return here.parent, here.fork_seq, here.fork_id
 
 
 def reach(uid: str, start: tuple[int, int], branches: dict[int, Branch]) -> dict[int, int | None]:

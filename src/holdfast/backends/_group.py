@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import deadline
@@ -22,6 +23,7 @@ MAX_BATCH = 256
 JUST_DONE_S = 0.0005  # as long as it takes to give the turn back after an answer
 
 Commit = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
+R = TypeVar("R")
 
 
 def _signal(lock: threading.Lock) -> None:
@@ -124,15 +126,14 @@ class GroupCommit:
             raise request.error
         return request.result
 
-    def at_once(self, plans: Sequence[Planned], carry_out: Callable[[list[Request]], bool]) -> list[Request] | None:
-        """Carry requests out on this thread, unless others wait for the turn or `carry_out` would have to wait."""
+    def at_once(self, carry_out: Callable[[], R | None]) -> R | None:
+        """What this gives, on this thread and in its turn; None if others wait for the turn, or if it gives that."""
         if self._queue or not self._turn.acquire(timeout=JUST_DONE_S):
             return None
         try:
             if self._ended:
                 raise closed()
-            batch = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
-            return batch if carry_out(batch) else None
+            return carry_out()
         finally:
             self._pass_on()
 

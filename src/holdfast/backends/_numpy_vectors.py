@@ -92,6 +92,7 @@ class NumpyVectors:
 
     def __init__(self, dimension: int, graph: MakeApproximate | None = None, graph_from: int | None = None) -> None:
         self._units: Floats = np.empty((_FIRST_ROWS, dimension), np.float32)
+        self._lengths: Doubles = np.empty(_FIRST_ROWS, np.float64)  # which as float32 are not quite 1
         self._ids: list[str] = []
         self._rows: dict[str, int] = {}
         self._carried: list[Sequence[str]] = []
@@ -109,10 +110,11 @@ class NumpyVectors:
             return
         given = np.stack([np.asarray(one.values, np.float32) for one in vectors])
         units = units_of(given).astype(np.float32)
+        lengths = lengths_of(units).tolist()
         with self._lock:
             self._make_room(len(self._ids) + len(vectors))
-            for one, unit in zip(vectors, units, strict=True):
-                self._set(one, unit)
+            for one, unit, length in zip(vectors, units, lengths, strict=True):
+                self._set(one, unit, length)
 
     def _make_room(self, rows: int) -> None:
         present = len(self._units)
@@ -120,20 +122,22 @@ class NumpyVectors:
             grown = np.empty((max(rows, 2 * present), self._units.shape[1]), np.float32)
             grown[: len(self._ids)] = self._units[: len(self._ids)]
             self._units = grown
+            self._lengths = np.resize(self._lengths, len(grown))
 
-    def _set(self, vector: Vector, unit: Floats) -> None:
+    def _set(self, vector: Vector, unit: Floats, length: float) -> None:
         row = self._rows.get(vector.id, len(self._ids))
         if row == len(self._ids):
             self._ids.append(vector.id)
             self._carried.append(())
             self._rows[vector.id] = row
-        self._place(row, unit, vector.labels)
+        self._place(row, unit, length, vector.labels)
 
-    def _place(self, row: int, unit: Floats, labels: Sequence[str]) -> None:
+    def _place(self, row: int, unit: Floats, length: float, labels: Sequence[str]) -> None:
         self._labels.remove(row, self._carried[row])
         self._labels.add(row, labels)
         self._carried[row] = labels
         self._units[row] = unit
+        self._lengths[row] = length
         if self._graph is not None:
             self._graph.put(row, unit)
 
@@ -149,7 +153,7 @@ class NumpyVectors:
         if row != last:
             self._ids[row] = self._ids[last]
             self._rows[self._ids[row]] = row
-            self._place(row, self._units[last], self._carried[last])
+            self._place(row, self._units[last], self._lengths[last], self._carried[last])
         self._labels.remove(last, self._carried.pop())
         self._ids.pop()
         if self._graph is not None:
@@ -217,9 +221,9 @@ class NumpyVectors:
 
     def _cosines(self, rows: Rows, unit: Doubles) -> Floats:
         if len(rows) <= _BLOCK:
-            return cosines(self._units[rows], unit)
+            return cosines(self._units[rows], self._lengths[rows], unit)
         blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
-        return np.concatenate([cosines(self._units[some], unit) for some in blocks])
+        return np.concatenate([cosines(self._units[some], self._lengths[some], unit) for some in blocks])
 
 
 def unit_of(vector: Floats) -> Doubles:
@@ -237,15 +241,19 @@ def units_of(vectors: Floats) -> Doubles:
     return units
 
 
-def cosines(units: Floats, unit: Doubles) -> Floats:
-    """Cosines as float32 values; rows of float32 are not quite of length 1, which is made good here."""
+def lengths_of(units: Floats) -> Doubles:
+    """How long rows of float32 are, which were made to be 1 and are not quite; 1 for a row of zeros."""
     wide = units.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    products: Doubles = np.einsum(
-        "ij,j->i", wide, unit
-    )  # for so few, a product by BLAS would wake threads that then spin
-    cosines: Doubles = products / np.where(lengths > 0, lengths, 1)
-    return np.clip(cosines, -1, 1).astype(np.float32)
+    lengths: Doubles = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    lengths[lengths == 0] = 1
+    return lengths
+
+
+def cosines(units: Floats, lengths: Doubles, unit: Doubles) -> Floats:
+    """Cosines as float32 values."""
+    # For so few, a product by BLAS would wake threads that then spin.
+    products: Doubles = np.einsum("ij,j->i", units.astype(np.float64), unit)
+    return np.clip(products / lengths, -1, 1).astype(np.float32)
 
 
 def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:

@@ -12,6 +12,7 @@ from holdfast.backends._locks import FileLock
 from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
 
 _MAGIC = b"SQLite format 3\0"
+READER_KB = 8 * 1024  # pages that a reader keeps: enough for the index of 250,000 ids
 
 
 def check_is_database(path: str) -> None:
@@ -49,6 +50,7 @@ def connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connec
         raise NotFound(f"there is no store at {path}")
     con = connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
     con.set_busy_timeout(int(timeout * 1000))
+    con.execute(f"PRAGMA cache_size = {-READER_KB}")
     return con
 
 

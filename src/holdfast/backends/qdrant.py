@@ -39,7 +39,7 @@ from qdrant_client.models import (
 )
 
 from holdfast.backends._addresses import parts_of
-from holdfast.backends._numpy_vectors import cosines, unit_of, units_of
+from holdfast.backends._numpy_vectors import cosines, lengths_of, unit_of, units_of
 from holdfast.backends._opened import Opened
 from holdfast.backends._proposals import SPARE, Proposal, nearest
 from holdfast.contracts import Near, Vector
@@ -265,7 +265,8 @@ def _scored(points: Sequence[ScoredPoint], unit: Any) -> list[Proposal]:
     """The points with their true cosines."""
     if not points:
         return []
-    scores = cosines(np.asarray([point.vector for point in points], np.float32), unit).tolist()
+    units = np.asarray([point.vector for point in points], np.float32)
+    scores = cosines(units, lengths_of(units), unit).tolist()
     return [
         Proposal(Near(id=str((point.payload or {})["id"]), score=score), point.score)
         for point, score in zip(points, scores, strict=True)

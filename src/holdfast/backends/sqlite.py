@@ -231,21 +231,22 @@ class SqliteStore:
     def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
         """Like `commit` for each, in one transaction, where no lock is held and the disk is fast just now."""
         self._opened.to_write()
-        swift = self._swift and len(plans) <= MOST_AT_ONCE
-        batch = self._group.at_once(plans, self._carry_out_at_once) if swift else None
-        return None if batch is None else [request.error for request in batch]
+        if not self._swift or len(plans) > MOST_AT_ONCE:
+            return None
+        return self._group.at_once(lambda: self._if_free(plans))
 
-    def _carry_out_at_once(self, batch: list[Request]) -> bool:
+    def _if_free(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
+        """What came of these, each by itself; None, with nothing done, while another process has the file."""
         assert self._lock is not None
         if not self._lock.take_free():
-            return False
+            return None
         try:
-            self._carry_out(batch, until=0.0)
+            outcomes = self._carry_out(plans, until=0.0)
         except apsw.BusyError:
-            return False
+            return None
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
-            self._fail(batch, cause)
-        return True
+            return [_said(cause)] * len(plans)
+        return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         lock, cursor = self._lock, self._cursor
@@ -305,15 +306,22 @@ class SqliteStore:
         """One transaction for the whole batch, under the lock that processes queue on."""
         try:
             batch = self._take_lock(batch)
-            if batch:
-                self._carry_out(batch, max(request.deadline for request in batch))
+            outcomes = self._carry_out(batch, max(request.deadline for request in batch)) if batch else ()
         except BaseException as cause:
-            self._fail(batch, cause)
+            for request in batch:
+                if not request.done:
+                    request.finish(error=_said(cause))
             if not isinstance(cause, Exception):
                 raise
+            return
+        for request, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                request.finish(error=outcome)
+            else:
+                request.finish(outcome)
 
-    def _carry_out(self, batch: list[Request], until: float) -> None:
-        """Commit the batch, let others have the lock, sync, and answer."""
+    def _carry_out(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Sequence[Write] | Exception]:
+        """Commit the batch, let others have the lock, and sync; what came of each is then sure."""
         assert self._lock is not None
         try:
             self._check_synced()
@@ -321,17 +329,7 @@ class SqliteStore:
         finally:
             self._lock.release()
         self._sync()
-        for request, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                request.finish(error=outcome)
-            else:
-                request.finish(outcome)
-
-    def _fail(self, batch: list[Request], cause: BaseException) -> None:
-        error = translate(cause) if isinstance(cause, apsw.Error) else cause
-        for request in batch:
-            if not request.done:
-                request.finish(error=error)
+        return outcomes
 
     def _take_lock(self, batch: list[Request]) -> list[Request]:
         assert self._lock is not None
@@ -343,7 +341,7 @@ class SqliteStore:
             batch = [request for request in batch if not request.done]
         return batch
 
-    def _transaction(self, batch: list[Request], until: float) -> Sequence[Sequence[Write] | Exception]:
+    def _transaction(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Sequence[Write] | Exception]:
         """What came of each request, in one transaction that is committed and not yet synced."""
         self._until = until
         self._cursor.execute("BEGIN IMMEDIATE")
@@ -355,7 +353,7 @@ class SqliteStore:
             raise
         return outcomes
 
-    def _hopefully(self, batch: list[Request]) -> Sequence[Sequence[Write] | Exception] | None:
+    def _hopefully(self, batch: Sequence[Request | Planned]) -> Sequence[Sequence[Write] | Exception] | None:
         """Apply every request as if none could be refused, which is cheaper; None, with all undone, if one is."""
         hopeful = [request.writes for request in batch if request.writes is not None]
         if len(hopeful) < len(batch):
@@ -369,7 +367,7 @@ class SqliteStore:
             self._con.execute("BEGIN IMMEDIATE")
             return None
 
-    def _member(self, request: Request) -> Sequence[Write] | Exception:
+    def _member(self, request: Request | Planned) -> Sequence[Write] | Exception:
         """Apply one request of a batch; a refusal undoes it alone."""
         try:
             if request.writes is not None:
@@ -498,6 +496,11 @@ class SqliteStore:
         self._log.close()
         if self._lock is not None:
             self._lock.close()
+
+
+def _said(cause: BaseException) -> BaseException:
+    """An error as whoever waits gets it."""
+    return translate(cause) if isinstance(cause, apsw.Error) else cause
 
 
 def _engine_check(con: apsw.Connection) -> Iterator[str]:
