@@ -202,7 +202,7 @@ def on_server(section: Section, url: str, count: int, rounds: int, seconds: floa
 def results(quick: bool) -> Section:
     section = Section(title="Processes on one file, SQLite, on the disk")
     for count in (4, 8):
-        measure(section, count, 1 if quick else 3, 0.5 if quick else 4.0)
+        measure(section, count, 1 if quick else 7, 0.5 if quick else 2.5)
     return section
 
 
