@@ -92,6 +92,7 @@ class Bridge:
         self._later = store if isinstance(store, Submits) else None
         self._at_once = store if isinstance(store, CommitsAtOnce) else None
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
+        self._last: tuple[asyncio.AbstractEventLoop | None, _Turn] = (None, _Turn())  # the loop that asked last
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function on the pool; an async function among its arguments runs on this loop."""
@@ -122,7 +123,9 @@ class Bridge:
     def _ask(self, planned: Planned) -> asyncio.Future[None]:
         """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
         loop = asyncio.get_running_loop()
-        turn = self._turns.get(loop) or self._enter(loop)
+        last, turn = self._last
+        if last is not loop:
+            turn = self._enter(loop)
         asked = _Asked(planned, loop.create_future())
         turn.asked.append(asked)
         if turn.busy and self._at_once is not None:
@@ -133,9 +136,12 @@ class Bridge:
         return asked.answer
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
-        for ended in [one for one in self._turns if one.is_closed()]:
-            del self._turns[ended]
-        turn = self._turns[loop] = _Turn()
+        turn = self._turns.get(loop)
+        if turn is None:
+            for ended in [one for one in self._turns if one.is_closed()]:
+                del self._turns[ended]
+            turn = self._turns[loop] = _Turn()
+        self._last = loop, turn
         return turn
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
@@ -157,7 +163,10 @@ class Bridge:
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
             refusals = [cause] * len(asked)
         for one, refusal in zip(asked, refusals, strict=True):
-            one.tell(refusal)
+            if refusal is None:
+                one.answer.set_result(None)
+            else:
+                one.tell(refusal)
 
     def _done(self, loop: asyncio.AbstractEventLoop, turn: _Turn, one: _Asked, committing: Future[Any]) -> None:
         """Have the loop told by any thread, once for all that are done until it listens."""
