@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.contents import Spoken, called, kind_of, part_of, role_of, spoken
 from holdfast.errors import InvalidInput
-from holdfast.model import ROLES, Image, JsonPart, Message, Part, Text, ToolCall
+from holdfast.model import ROLES, JsonPart, Message, Part, Role, Text, ToolCall
 
 
 def message_from(said: object) -> Message:
@@ -14,72 +15,92 @@ def message_from(said: object) -> Message:
         return said
     if not isinstance(said, dict):
         hint = "; give a list's messages one by one, as in append(id, *messages)" if isinstance(said, list) else ""
-        raise InvalidInput(f"a message is a Message or a dict with role and content, not {type(said).__name__}{hint}")
+        raise InvalidInput(f"a message is a Message or a dict with role and content, not {_named(said)}{hint}")
     return _from_provider(said)
 
 
 def _from_provider(said: dict[str, Any]) -> Message:
-    fields = dict(said)
-    role = fields.pop("role", None)
-    if role is None:
-        raise InvalidInput(f"the message has no role; give it one of {', '.join(ROLES)}")
-    if not isinstance(role, str) or role.lower() not in ROLES:
-        raise InvalidInput(f"role {role!r} is not one of {', '.join(ROLES)}")
-    content = fields.pop("content", None)
+    fields = {key: value for key, value in said.items() if key in Message.__struct_fields__ or not _is_empty(value)}
+    role = _role(fields.pop("role", None))
+    blocks = spoken(_blocks(fields.pop("content", None), fields.pop("refusal", None)))
     asked = fields.pop("tool_calls", None) or []
     if not isinstance(asked, list):
         raise InvalidInput(f"tool_calls is a list, not {type(asked).__name__}")
-    calls = [_provider_call(call) for call in asked]
-    name = fields.pop("name", None)
-    if name is not None:
-        fields.setdefault("tool_name", name)
+    calls = [*blocks.calls, *(_provider_call(call) for call in asked)]
+    _rename(fields, "name", "tool_name")
+    _rename(fields, "reasoning_content", "reasoning")
+    _add_thought(fields, blocks)
     unknown = [key for key in fields if key not in Message.__struct_fields__]
     if unknown:
         raise InvalidInput(f"a message has no field {unknown[0]!r}; correct its name, or put it into metadata")
-    return Message(role=role.lower(), content=_provider_parts(content), tool_calls=calls, **fields)  # type: ignore[arg-type]
+    return Message(role=role, content=blocks.content, tool_calls=calls, **fields)
 
 
-def _provider_parts(content: object) -> list[Part]:
+def _is_empty(value: object) -> bool:
+    """Whether a provider says nothing with it: answers name every field there is."""
+    return value is None or (isinstance(value, list | dict) and not value)
+
+
+def _role(name: object) -> Role:
+    role = role_of(name)
+    if name is None:
+        raise InvalidInput(f"the message has no role; give it one of {', '.join(ROLES)}")
+    if role is None:
+        raise InvalidInput(f"role {name!r} is not one of {', '.join(ROLES)}")
+    return role
+
+
+def _rename(fields: dict[str, Any], theirs: str, ours: str) -> None:
+    value = fields.pop(theirs, None)
+    if value is not None and fields.get(ours) is None:
+        fields[ours] = value
+
+
+def _add_thought(fields: dict[str, Any], blocks: Spoken) -> None:
+    """Thinking as the reasoning; its signatures, without which it cannot be given back, as metadata."""
+    if blocks.thought and fields.get("reasoning") is None:
+        fields["reasoning"] = "\n".join(blocks.thought)
+    told = fields.get("metadata") or {}
+    if blocks.signatures and isinstance(told, dict):
+        fields["metadata"] = {"signatures": blocks.signatures, **told}
+
+
+def _blocks(content: object, refusal: object) -> list[Any]:
+    """What the content is made of, checked; a refusal is said like anything else."""
+    if refusal is not None:
+        if not isinstance(refusal, str):
+            raise InvalidInput(f"a refusal is a text, not {_named(refusal)}")
+        return [*_blocks(content, None), Text(text=refusal)]
     if content is None:
         return []
     if isinstance(content, str):
         return [Text(text=content)]
     if not isinstance(content, list):
-        raise InvalidInput(f"content is a string or a list of parts, not {type(content).__name__}")
-    return [_provider_part(part) for part in content]
+        raise InvalidInput(f"content is a string or a list of parts, not {_named(content)}")
+    for part in content:
+        _check_part(part)
+    return content
 
 
-def _provider_part(part: object) -> Part:
-    if isinstance(part, str):
-        return Text(text=part)
-    if isinstance(part, Part):
-        return part
-    if isinstance(part, dict):
-        kind, text = part.get("type"), part.get("text")
-        if kind in ("text", "input_text", "output_text") and isinstance(text, str):
-            return Text(text=text)
-        if kind == "image_url":
-            return _image(part.get("image_url", part))
-        return JsonPart(value=part)
-    raise InvalidInput(f"a content part is a string, a Part or a dict, not {type(part).__name__}")
-
-
-def _image(given: object) -> Image:
-    url, detail = (given.get("url"), given.get("detail")) if isinstance(given, dict) else (given, None)
-    if not isinstance(url, str):
-        raise InvalidInput(f"an image_url part names a url, not {given!r}")
-    return Image(url=url, detail=detail)
+def _check_part(part: object) -> None:
+    if not isinstance(part, str | dict | Part):
+        raise InvalidInput(f"a content part is a string, a Part or a dict, not {_named(part)}")
+    if kind_of(part) == "image_url" and isinstance(part_of(part), JsonPart):
+        raise InvalidInput(f"an image_url part names a url, not {part!r}")
 
 
 def _provider_call(call: object) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
     if not isinstance(call, dict):
-        raise InvalidInput(f"a tool call is a ToolCall or a dict, not {type(call).__name__}")
-    asked = call.get("function", call)
+        raise InvalidInput(f"a tool call is a ToolCall or a dict, not {_named(call)}")
+    asked = call.get("function", call.get("custom", call))
     if not isinstance(asked, dict):
-        raise InvalidInput(f"the function of a tool call is a dict with name and arguments, not {type(asked).__name__}")
-    arguments = asked.get("arguments")
-    if isinstance(arguments, str):
-        return ToolCall.parse(str(call.get("id", "")), str(asked.get("name", "")), arguments)
-    return ToolCall(id=str(call.get("id", "")), name=str(asked.get("name", "")), arguments=arguments)
+        raise InvalidInput(f"the function of a tool call is a dict with name and arguments, not {_named(asked)}")
+    return called(str(call.get("id") or ""), str(asked.get("name") or ""), asked.get("arguments", asked.get("input")))
+
+
+def _named(given: object) -> str:
+    """The type of what cannot be taken, and how it could be."""
+    hint = "; give its .model_dump()" if hasattr(given, "model_dump") else ""
+    return f"{type(given).__name__}{hint}"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from holdfast import codec
 from holdfast.adapters._templates import Load, as_text, leave_out, put_back, settled, storable
+from holdfast.contents import role_of
 from holdfast.errors import CorruptData, InvalidInput
-from holdfast.importers.contents import role_of
 from holdfast.importers.facts import fact
 from holdfast.importers.openai_items import Items
 from holdfast.model import Image, Json, JsonPart, Message, Part, Text

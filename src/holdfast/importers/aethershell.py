@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from holdfast.contents import listed, role_of, tool_names, unbase64
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import listed, role_of, tool_names, unbase64
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.reading import as_text, derive, moment_of, parse_file, rest_of, shaped
 from holdfast.importers.reports import Report

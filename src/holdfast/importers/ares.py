@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from holdfast.contents import parts_of, read_arguments, role_of, told_role
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import parts_of, read_arguments, role_of, told_role
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.reading import as_text, derive, moment_of, parse_file, rest_of, shaped, usable_id
 from holdfast.importers.snapshots import Line, Snapshots

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.appends import ROOT
+from holdfast.contents import call_of, listed, part_of, role_of
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, listed, part_of, role_of
 from holdfast.importers.databases import Database, opened
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.placing import Placing

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.appends import ROOT
+from holdfast.contents import call_of, listed, parts_of, role_of, told_role
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, listed, parts_of, role_of, told_role
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.placing import Placing
 from holdfast.importers.reading import derive, lines, moment_of, parse

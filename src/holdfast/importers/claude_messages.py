@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contents import kind_of, listed, parts_of, role_of, spoken
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, listed, part_of, parts_of, role_of
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.reading import moment_of, shaped
-from holdfast.model import Json, Message, Part, ToolCall, Usage
+from holdfast.model import Json, Message, Usage
 
 _OF_LINE = frozenset(("uuid", "parentUuid", "type", "message", "timestamp", "isSidechain", "userType", "sessionId"))
 _OF_MESSAGE = frozenset(("role", "type", "content", "usage"))
@@ -71,11 +71,6 @@ def messages_of(raw: dict[str, Json], said: dict[str, Any], names: dict[str, str
         yield replace(message, role=role, created_at=at, metadata=metadata, is_summary=summary)
 
 
-def kind_of(block: object) -> Json:
-    """The type of a content block, None for what is none."""
-    return block.get("type") if isinstance(block, dict) else None
-
-
 def _result(block: dict[str, Any], at: datetime, names: dict[str, str], facts: dict[str, Json]) -> Message:
     answers = block.get("tool_use_id")
     told = {**facts, **given(is_error=True if block.get("is_error") is True else None)}
@@ -91,27 +86,14 @@ def _result(block: dict[str, Any], at: datetime, names: dict[str, str], facts: d
 
 def _spoken(blocks: list[Any], names: dict[str, str]) -> Message:
     """What blocks say, with what has no field of its own as metadata."""
-    content: list[Part] = []
-    calls: list[ToolCall] = []
-    thought: list[str] = []
-    signatures: list[str] = []
-    for block in blocks:
-        kind = kind_of(block)
-        call = call_of(block.get("id"), block.get("name"), block.get("input")) if kind == "tool_use" else None
-        if call is not None:
-            names[call.id] = call.name
-            calls.append(call)
-        elif kind == "thinking" and isinstance(block.get("thinking"), str):
-            thought.append(block["thinking"])
-            signatures += [block["signature"]] if block.get("signature") else []
-        else:
-            content.append(block if isinstance(block, Part) else part_of(block))
+    said = spoken(blocks)
+    names |= {call.id: call.name for call in said.calls}
     return Message(
         role="assistant",
-        content=content,
-        tool_calls=calls,
-        reasoning="\n".join(thought) or None,
-        metadata=given(signatures=signatures),
+        content=said.content,
+        tool_calls=said.calls,
+        reasoning="\n".join(said.thought) or None,
+        metadata=given(signatures=said.signatures),
     )
 
 

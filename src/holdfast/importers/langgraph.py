@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from holdfast.contents import call_of, listed, part_of, parts_of, role_of
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, listed, part_of, parts_of, role_of
 from holdfast.importers.databases import Database, opened
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.langgraph_values import Stored, decode, plain

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.contents import call_of, listed, parts_of, role_of, told_role
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, listed, parts_of, role_of, told_role
 from holdfast.importers.facts import given, with_facts
 from holdfast.model import Json, JsonPart
 

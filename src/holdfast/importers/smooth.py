@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.contents import call_of, image, role_of, tool_names
 from holdfast.errors import CorruptData
-from holdfast.importers.contents import call_of, image, role_of, tool_names
 from holdfast.importers.databases import Database, opened
 from holdfast.importers.facts import given, with_facts
 from holdfast.importers.reading import is_finer, moment_of, parse, parse_file, rest_of, shaped, usable_id

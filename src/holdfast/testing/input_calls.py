@@ -82,6 +82,7 @@ SESSION_FIELDS: dict[str, list[Any]] = {
     "archived": [5, "yes", None],
     "max_context_tokens": COUNTS,
 }
+SIGNED = {"type": "thinking", "thinking": "t", "signature": "s"}
 MESSAGES_LIKE: dict[str, Any] = {
     "a string": "hello",
     "nothing": None,
@@ -92,6 +93,8 @@ MESSAGES_LIKE: dict[str, Any] = {
     "a dict with a number as content": {"role": "user", "content": 5},
     "a dict with a part that is none": {"role": "user", "content": [5]},
     "a dict with calls that are none": {"role": "assistant", "tool_calls": 5},
+    "a dict with a refusal that is no text": {"role": "assistant", "refusal": 5},
+    "a dict with a signature and metadata that is none": {"role": "assistant", "content": [SIGNED], "metadata": 5},
     "a dict with a call that is none": {"role": "assistant", "tool_calls": ["x"]},
 }
 

@@ -1,10 +1,13 @@
-"""What providers write as content, roles and calls, as Holdfast has them."""
+"""What providers write as content, roles and calls, as Holdfast has them: for dicts that are appended, and imports."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Any
+
+from msgspec import Struct
 
 from holdfast import codec
 from holdfast.errors import InvalidInput
@@ -52,11 +55,43 @@ def part_of(part: Json) -> Part:
     kind = part.get("type")
     if kind in _TEXTS and isinstance(part.get("text"), str):
         return Text(text=part["text"])
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return Text(text=part["refusal"])
     if kind in ("image_url", "input_image"):
         return _image(part) or JsonPart(value=part)
     if kind in ("image", "document"):
         return _sourced(part, Image if kind == "image" else File) or JsonPart(value=part)
     return JsonPart(value=part)
+
+
+class Spoken(Struct, frozen=True):
+    """What content blocks say: parts, the calls and the thinking among them, and the signatures of the thinking."""
+
+    content: list[Part]
+    calls: list[ToolCall]
+    thought: list[str]
+    signatures: list[str]
+
+
+def spoken(blocks: Iterable[Any]) -> Spoken:
+    """Content blocks in Anthropic's form, or parts, each where Holdfast has it."""
+    said = Spoken([], [], [], [])
+    for block in blocks:
+        kind = kind_of(block)
+        call = call_of(block.get("id"), block.get("name"), block.get("input")) if kind == "tool_use" else None
+        if call is not None:
+            said.calls.append(call)
+        elif kind == "thinking" and isinstance(block.get("thinking"), str):
+            said.thought.append(block["thinking"])
+            said.signatures.extend([block["signature"]] if block.get("signature") else [])
+        else:
+            said.content.append(block if isinstance(block, Part) else part_of(block))
+    return said
+
+
+def kind_of(block: object) -> Json:
+    """The type of a content block, None for what is none."""
+    return block.get("type") if isinstance(block, dict) else None
 
 
 def _image(part: dict[str, Any]) -> Image | None:
@@ -118,12 +153,15 @@ def tool_names(said: dict[str, Json]) -> dict[str, str]:
 
 
 def call_of(id: object, name: object, arguments: Json) -> ToolCall | None:
-    """A tool call; arguments that are text are read as JSON where they are JSON. None without an id or a name."""
+    """A tool call, or None without an id or a name."""
     if not isinstance(id, str) or not isinstance(name, str):
         return None
-    if isinstance(arguments, str):
-        return ToolCall(id=id, name=name, arguments=read_arguments(arguments))
-    return ToolCall(id=id, name=name, arguments=arguments)
+    return called(id, name, arguments)
+
+
+def called(id: str, name: str, arguments: Json) -> ToolCall:
+    """A tool call; arguments that are text are read as JSON where they are JSON."""
+    return ToolCall(id=id, name=name, arguments=read_arguments(arguments) if isinstance(arguments, str) else arguments)
 
 
 def read_arguments(text: str) -> Json:
