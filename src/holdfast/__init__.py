@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ToolExecution,
         Usage,
     )
+    from holdfast.providers import to_chat
 
 __all__ = [
     "ROOT",
@@ -84,9 +85,10 @@ __all__ = [
     "Usage",
     "aopen",
     "copy",
+    "to_chat",
 ]
 
-_HOMES = ("errors", "model", "client", "aio", "appends")
+_HOMES = ("errors", "model", "providers", "client", "aio", "appends")
 
 
 if not TYPE_CHECKING:  # or a type checker would believe in any name

@@ -1,12 +1,19 @@
-"""Messages in the form that model providers use: dicts with role and content, made into Messages."""
+"""Messages in the form that model providers use: dicts with role and content, made into Messages and back."""
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.contents import Spoken, called, kind_of, part_of, role_of, spoken
+from holdfast.contents import Spoken, called, kind_of, part_of, read_arguments, role_of, spoken
 from holdfast.errors import InvalidInput
-from holdfast.model import ROLES, JsonPart, Message, Part, Role, Text, ToolCall
+from holdfast.model import ROLES, Code, Image, Json, JsonPart, Message, Part, Role, Text, ToolCall
+
+Read = Callable[[str], bytes]
+
+# from dicts
 
 
 def message_from(said: object) -> Message:
@@ -104,3 +111,68 @@ def _named(given: object) -> str:
     """The type of what cannot be taken, and how it could be."""
     hint = "; give its .model_dump()" if hasattr(given, "model_dump") else ""
     return f"{type(given).__name__}{hint}"
+
+
+# to dicts
+
+
+def to_chat(messages: Iterable[Message], *, read: Read | None = None) -> list[dict[str, Any]]:
+    """Messages as a chat-completions API takes them; appended again, they say the same.
+
+    Reasoning and attachments stay behind. Images that are kept as artifacts come from `read`, such as
+    `hf.artifacts.read`. InvalidInput for parts that a chat has no form for.
+    """
+    return [_chat(message, read) for message in messages]
+
+
+def _chat(message: Message, read: Read | None) -> dict[str, Any]:
+    parts = [_chat_part(part, read) for part in message.content]
+    said: dict[str, Any] = {"role": message.role, "content": parts}
+    if not parts:
+        said["content"] = None if message.tool_calls else ""
+    elif len(parts) == 1 and isinstance(message.content[0], Text | Code):
+        said["content"] = parts[0]["text"]
+    if message.tool_calls:
+        said["tool_calls"] = [_chat_call(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        said["tool_call_id"] = message.tool_call_id
+    return said
+
+
+def _chat_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _written(call.arguments)}}
+
+
+def _written(arguments: Json) -> str:
+    """Arguments as JSON; what the model wrote that was none goes back as it was."""
+    if isinstance(arguments, str) and read_arguments(arguments) == arguments:
+        return arguments
+    return "{}" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+def _chat_part(part: Part, read: Read | None) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Code):
+        return {"type": "text", "text": part.code}
+    if isinstance(part, JsonPart):
+        if isinstance(part.value, dict) and "type" in part.value:
+            return part.value  # a provider's own part, as it came
+        return {"type": "text", "text": json.dumps(part.value, ensure_ascii=False)}
+    if isinstance(part, Image):
+        detail = {} if part.detail is None else {"detail": part.detail}
+        return {"type": "image_url", "image_url": {"url": _url(part, read), **detail}}
+    raise InvalidInput(f"a chat has no form for a part of type {type(part).__name__}; put a text in its place")
+
+
+def _url(image: Image, read: Read | None) -> str:
+    if image.url is not None:
+        return image.url
+    data = image.data
+    if data is None and image.artifact_id is not None:
+        if read is None:
+            raise InvalidInput(f"an image is kept as artifact {image.artifact_id!r}; give read=hf.artifacts.read")
+        data = read(image.artifact_id)
+    if not isinstance(data, bytes):
+        raise InvalidInput("an image has neither a url nor bytes")
+    return f"data:{image.mime_type or ''};base64,{base64.b64encode(data).decode()}"
