@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -182,6 +183,18 @@ def test_a_store_that_is_not_there_is_not_made_by_a_reader(path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         holdfast.open(f"sqlite:///{tmp_path}/nowhere/agents.db")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "file"])
+def test_three_slashes_that_were_meant_as_four_are_named(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = f"{tmp_path}/agents".removeprefix("/")
+    with pytest.raises(NotFound, match=f"four slashes, which lead to {re.escape(f'{tmp_path}/agents')}$"):
+        holdfast.open(f"{scheme}:///{relative}")
+    with pytest.raises(NotFound, match="create it first$"):
+        holdfast.open(f"{scheme}:///nowhere/agents")
 
 
 def test_normal_durability_is_chosen_by_name(path: Path) -> None:

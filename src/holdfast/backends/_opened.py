@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import unquote
 
-from holdfast.errors import BackendError, InvalidInput, Unsupported
+from holdfast.errors import BackendError, InvalidInput, NotFound, Unsupported
 
 _getpid = os.getpid
 
@@ -48,3 +48,11 @@ def path_of(url: str, example: str) -> str:
     if not named:
         raise InvalidInput(f"{url!r} names no path; write {scheme}:///{example} or {scheme}:////tmp/{example}")
     return path
+
+
+def no_folder(path: str) -> NotFound:
+    """The folder around a store is not there; many write three slashes and mean four."""
+    rooted = f"/{path}"
+    meant = not os.path.isabs(path) and os.path.isdir(os.path.dirname(rooted))
+    hint = f", or write four slashes, which lead to {rooted}" if meant else ""
+    return NotFound(f"the folder {os.path.dirname(os.path.abspath(path))} does not exist; create it first{hint}")

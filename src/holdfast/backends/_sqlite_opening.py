@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import apsw
 
 from holdfast.backends._locks import FileLock
+from holdfast.backends._opened import no_folder
 from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
 
 _MAGIC = b"SQLite format 3\0"
@@ -39,9 +40,8 @@ def lock_of(path: str) -> FileLock:
 
 
 def _lock_path(path: str) -> str:
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise NotFound(f"the folder {folder} does not exist; create it first")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise no_folder(path)
     return f"{path}-lock"
 
 

@@ -83,7 +83,9 @@ class Root(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 130 interrupted, 141 closed pipe.",
 )
-@click.option("--store", metavar="URL", help="Where to keep it: sqlite:///agents.db, file:///agents. [HOLDFAST_STORE]")
+@click.option(
+    "--store", metavar="URL", help="Where to keep it: sqlite:///here.db, sqlite:////tmp/there.db. [HOLDFAST_STORE]"
+)
 @click.option("--namespace", metavar="NAME", help="Which tenant of the store. [HOLDFAST_NAMESPACE]")
 @click.option("--config", metavar="FILE", help="Settings in TOML: store, namespace, timeout. [HOLDFAST_CONFIG]")
 @click.option("--timeout", metavar="SECONDS", type=float, help="How long to wait for others. [HOLDFAST_TIMEOUT]")

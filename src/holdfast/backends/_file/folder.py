@@ -12,6 +12,7 @@ from holdfast.backends._file import names
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.journal import FOLDER, TEMPORARY
 from holdfast.backends._file.lines import key_in, lines_in, size_in
+from holdfast.backends._opened import no_folder
 from holdfast.errors import BackendError, InvalidInput, MigrationError, NotFound
 from holdfast.kinds import Kind
 
@@ -47,7 +48,7 @@ def make_root(path: str, disk: Disk) -> None:
     if os.path.exists(root) and not os.path.isdir(root):
         raise InvalidInput(f"{path} is a file; a file: address names a folder")
     if not os.path.isdir(os.path.dirname(root)):
-        raise NotFound(f"the folder {os.path.dirname(root)} does not exist; create it first")
+        raise no_folder(path)
     above = Disk(os.path.dirname(root))
     above.make_folder(os.path.relpath(disk.root, above.root))
 
