@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,8 +28,8 @@ _WIDTH = 80
 _SHORT, _LONG = 10, 100
 _KILL_AFTER = "Ryokan Sawa, 2 nights"
 _NEXT = (
-    ("holdfast --help", "every command, with examples"),
-    ("holdfast doctor", "what is installed, and where your store is"),
+    ("{holdfast} --help", "every command, with examples"),
+    ("{holdfast} doctor", "what is installed, and where your store is"),
     ("docs/runs.md", "the loop you have just seen, for your own agent"),
 )
 
@@ -132,8 +133,11 @@ class Show:
 
     def _next(self) -> None:
         self._out.print("\nThree things to try next:", style="bold")
+        # Beside the interpreter, where the environment is not active.
+        command = "holdfast" if shutil.which("holdfast") else os.path.relpath(Path(sys.executable).parent / "holdfast")
+        width = len(command) + len(" --help") + 3
         for what, why in _NEXT:
-            self._out.print(Text(f"   {what:<18}").append(why, style="dim"))
+            self._out.print(Text(f"   {what.format(holdfast=command):<{width}}").append(why, style="dim"))
 
     # pieces
 
