@@ -193,7 +193,7 @@ def test_three_slashes_that_were_meant_as_four_are_named(
     relative = f"{tmp_path}/agents".removeprefix("/")
     with pytest.raises(NotFound, match=f"four slashes, which lead to {re.escape(f'{tmp_path}/agents')}$"):
         holdfast.open(f"{scheme}:///{relative}")
-    with pytest.raises(NotFound, match="create it first$"):
+    with pytest.raises(NotFound, match=r"create it first$"):
         holdfast.open(f"{scheme}:///nowhere/agents")
 
 
