@@ -31,6 +31,7 @@ from holdfast.run_records import StoredEvent
 from holdfast.strategies import Event as LoopEvent
 from holdfast.threads import to_thread
 
+_UNKEPT = "InvalidInput: its result cannot be kept"
 _inside: ContextVar[str | None] = ContextVar("holdfast_call", default=None)
 
 
@@ -202,6 +203,8 @@ class Calls:
         call = InFlight(call=begun.call, name=begun.name, arguments=arguments, error=error)
         decision = self._in_flight(call) if callable(self._in_flight) else self._in_flight
         check_policy(decision)
+        if decision == "retry" and error is not None and error.startswith(_UNKEPT) and not callable(self._in_flight):
+            return  # it has had its effect: who has not looked at it may not have it done again
         if decision == "retry":
             self._retry(begun, arguments)
         elif decision == "skip":
@@ -271,7 +274,7 @@ class Calls:
         try:
             begun.settled = self._end(begun, "done", to_json(result, begun.name))
         except InvalidInput as cause:
-            self._failed(begun, f"InvalidInput: its result cannot be kept: {cause}")
+            self._failed(begun, f"{_UNKEPT}: {cause}")
             raise
 
     def _failed(self, begun: Begun, reason: str) -> None:

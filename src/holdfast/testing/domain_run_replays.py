@@ -111,6 +111,26 @@ class RunReplayTests(HoldfastKit):
         for run in hf.runs.list("s"):
             assert events(hf, run.id)[-2:] == [("failed", "give"), ("ended", "failed")]
 
+    def test_a_call_whose_result_cannot_be_kept_is_made_again_only_if_somebody_has_looked(
+        self, hf: Holdfast, again: Again
+    ) -> None:
+        begin(hf)
+        results, done = [object(), "paid"], list[object]()
+
+        def pay() -> object:
+            done.append(results[len(done)])
+            return done[-1]
+
+        def program(run: Driver) -> object:
+            return run.tool("pay", pay)
+
+        with pytest.raises(InvalidInput):
+            drive(hf, program)
+        with pytest.raises(ToolFailed, match="cannot be kept"):
+            drive(again(), program, in_flight="retry")
+        assert len(done) == 1
+        assert drive(again(), program, in_flight=lambda call: "retry" if call.error else "raise") == "paid"
+
     def test_appended_dicts_are_not_appended_twice(self, hf: Holdfast, again: Again) -> None:
         begin(hf)
 
