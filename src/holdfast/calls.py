@@ -125,6 +125,7 @@ class Calls:
             raise NotFound(f"no call {call!r} is pending in run {self._recorder.run.id!r}")
         begun = Begun(str(known.call), known.name, known.execution, known=known)
         if error is None:
+            to_json(result, known.name)  # so that what cannot be kept settles nothing
             self._done(begun, result)
         else:
             self._failed(begun, error)
@@ -275,7 +276,7 @@ class Calls:
             begun.settled = self._end(begun, "done", to_json(result, begun.name))
         except InvalidInput as cause:
             self._failed(begun, f"{_UNKEPT}: {cause}")
-            raise
+            raise failure(begun) from cause
 
     def _failed(self, begun: Begun, reason: str) -> None:
         begun.settled = self._end(begun, "failed", reason, error=reason)
