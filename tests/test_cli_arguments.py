@@ -241,3 +241,10 @@ def test_a_stored_text_cannot_steer_the_terminal(shell: Shell) -> None:
 def test_a_process_prints_no_traceback() -> None:
     done = process("--store", "sqlite:///none.db", "session", "load", "x")
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+
+
+@pytest.mark.parametrize("before", [["log", "x"], ["session"], ["session", "list"]])
+def test_an_option_of_the_program_behind_a_command_is_told_where_it_goes(before: list[str]) -> None:
+    refused = CliRunner().invoke(cli, [*before, "--store", "memory:"])
+    assert refused.exit_code == 2
+    assert "--store goes before the command: holdfast --store" in refused.stderr

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -10,8 +11,24 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@contextmanager
+def _placing(ctx: click.Context) -> Iterator[None]:
+    """An option of `holdfast` itself that stands behind the command is told where it goes."""
+    try:
+        yield
+    except click.NoSuchOption as wrong:
+        if not any(wrong.option_name in option.opts for option in ctx.find_root().command.params):
+            raise
+        said = f"{wrong.option_name} goes before the command: holdfast {wrong.option_name} … {ctx.info_name} …"
+        raise click.UsageError(said, ctx) from None
+
+
 class Command(click.Command):
     """A command whose help shows how it is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _placing(ctx):
+            return super().parse_args(ctx, args)
 
     def __init__(self, *args: Any, examples: str, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -25,6 +42,10 @@ class Command(click.Command):
 
 class Group(click.Group):
     """Commands about one noun."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _placing(ctx):
+            return super().parse_args(ctx, args)
 
     command_class = Command
 
