@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import sys
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from cli_runs import AGENT, TALK, Shell
 from click.testing import CliRunner
+from rich.console import Console
 
 from holdfast import Conflict, Message, NotFound
 from holdfast import open as open_store
 from holdfast.cli import doctor
+from holdfast.cli.drawing import draw_tree
 from holdfast.cli.main import cli
 from holdfast.model import Image, ToolCall
 
@@ -214,6 +217,18 @@ def test_runs_are_listed_told_and_halted(talk: Shell) -> None:
     assert [one["kind"] for one in talk.lines("run", "events", "book-1", "--json")] == ["started", "append", "ended"]
     assert [one["seq"] for one in talk.lines("run", "events", "book-1", "--after", "2", "--follow", "--json")] == [3]
     assert "completed" in talk.says("run", "halt", "book-1", "--yes")
+
+
+def test_a_tree_tells_checkpoints_of_one_moment_apart() -> None:
+    out = io.StringIO()
+    with open_store("memory:") as hf:
+        hf.sessions.append(hf.sessions.create(id="s").id, Message.user("Find a ryokan"))
+        made = [hf.checkpoints.create(session_id="s").id for _ in range(20)]
+        session = hf.sessions.get("s")
+        assert session is not None
+        draw_tree(Console(file=out, width=200), hf, session)
+    shown = [line.split()[-1] for line in out.getvalue().splitlines() if "◆" in line]
+    assert [sum(id.startswith(short) for id in made) for short in shown] == [1] * 20
 
 
 def test_log_tree_and_diff_are_drawn(talk: Shell) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ PICTURE, PAGE = ROOT / "docs/pictures/tree.svg", ROOT / "README.md"
 BEGIN, END = "<!-- tree -->\n", "<!-- end of tree -->\n"
 SESSION = "kyoto"
 _COLUMN, _ROW, _LEFT, _TOP = 172, 150, 92, 96
-_NEW_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}\b")
+_NEW_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}[0-9a-f-]*")
 _STYLE = """
   text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #1f2933 }
   .ground { fill: #f7f9fb }
@@ -137,7 +138,10 @@ def terminal(hf: Holdfast) -> str:
     assert session is not None
     out = io.StringIO()
     draw_tree(Console(file=out, width=100, highlight=False, markup=False, emoji=False), hf, session)
-    return _NEW_ID.sub("0198c1e4-7b3a", "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()))
+    shown = itertools.count(0x7B3A, 0x1F)  # any ids, as long as they are the same each time
+    return _NEW_ID.sub(
+        lambda _: f"0198c1e4-{next(shown):04x}", "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    )
 
 
 def page(text: str, drawn: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # or the help of a command would load the whole library
 
 _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 _LIMIT = 60
+_SHORTEST = 13  # characters of an id
 _POINTS = 500  # of a session and of its agent, at most so many of the newest checkpoints
 
 
@@ -86,6 +87,7 @@ class Drawn:
         self._limit = limit
         self._branches = hf.sessions.tree(session.id).branches
         self._marks = _marks(hf, session)
+        self._width = _telling({one.id for found in self._marks.values() for _, one in found})
 
     def behind(self, parent: int | None) -> list[BranchView]:
         """The branches that leave another one, or those that leave none."""
@@ -99,7 +101,7 @@ class Drawn:
         marks = sorted(self._marks.get(branch.id, []), key=lambda found: found[0])
         for seq, one in marks[: self._limit]:
             leaving = self._draw_up_to(seq, leaving, inner)
-            self._out.print(_checkpoint_line(one, seq, inner))
+            self._out.print(_checkpoint_line(one, one.id[: self._width], seq, inner))
         if len(marks) > self._limit:
             self._out.print(Text(f"{inner}│  … and {len(marks) - self._limit} later checkpoints", style="dim"))
         self._draw_up_to(branch.seq + 1, leaving, inner)
@@ -141,12 +143,18 @@ def _marks(hf: Holdfast, session: Session) -> Marks:
     return marks
 
 
-def _checkpoint_line(one: Checkpoint, seq: int, indent: str) -> Text:
+def _telling(ids: set[str]) -> int:
+    """How much of ids is enough to tell them apart."""
+    longest = max(map(len, ids), default=0)
+    return next((n for n in range(_SHORTEST, longest) if len({id[:n] for id in ids}) == len(ids)), longest)
+
+
+def _checkpoint_line(one: Checkpoint, short: str, seq: int, indent: str) -> Text:
     drawn = Text().append(f"{indent}│  ", style="dim")
     drawn.append(f"◆ {one_line(one.name or one.description or one.kind, 28)}", style="yellow")
     of = "" if one.session_id is not None else " of the agent"
     step = "" if one.step is None else f", step {one.step}"
-    return drawn.append(f"  after message {seq}{step}{of}  {one.id[:13]}", style="dim")
+    return drawn.append(f"  after message {seq}{step}{of}  {short}", style="dim")
 
 
 def draw_diff(out: Console, diff: CheckpointDiff) -> None:
