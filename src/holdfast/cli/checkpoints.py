@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli import finding
 from holdfast.cli.asking import confirm
-from holdfast.cli.printing import deleted, document, line, moment, say
+from holdfast.cli.printing import deleted, document, line, many, moment, say
 from holdfast.cli.settings import open_to_read, open_to_write
 from holdfast.cli.shapes import Group, as_json, json_anyway, with_limit, with_yes
 from holdfast.cli.tables import listing
@@ -62,7 +62,7 @@ def restore(id: str, force: bool, yes: bool, as_json: bool) -> None:
     if as_json:
         line(done)
         return
-    say(f"restored {subject(found)}: {len(done.sessions)} sessions, {len(done.detached)} put aside as newer")
+    say(f"restored {subject(found)}: {many(len(done.sessions), 'session')}, {len(done.detached)} put aside as newer")
     for missing in done.missing:
         say(f"  session {missing} was deleted since, and stays so")
     say(f"to undo: holdfast checkpoint restore {done.recovery.id}")

@@ -138,7 +138,8 @@ def _sample(hf: Holdfast) -> Finding:
         except HoldfastError as error:
             do = f"run `holdfast verify`, which names all damage. {ADVICE}"
             return Finding(what="integrity", state="damaged", says=f"session {session.id}: {error}", do=do)
-    says = f"the last {len(sessions)} sessions are whole; `holdfast verify` checks everything"
+    whole = "the last session is" if len(sessions) == 1 else f"the last {len(sessions)} sessions are"
+    says = f"{whole} whole; `holdfast verify` checks everything"
     return Finding(what="integrity", state="ok", says=says)
 
 

@@ -11,7 +11,7 @@ import click
 import holdfast
 from holdfast import Progress, importers
 from holdfast.cli.asking import finished_by_repeating, progress
-from holdfast.cli.printing import line, note, say, size
+from holdfast.cli.printing import line, many, note, say, size
 from holdfast.cli.settings import open_to_read, open_to_write, settings
 from holdfast.cli.shapes import Command, as_json
 
@@ -96,7 +96,8 @@ def _import_other(path: Path, format: str | None, as_json: bool) -> None:
     if as_json:
         line({name: getattr(taken, name) for name in taken.__struct_fields__})
         return
-    say(f"took from {taken.format}: {taken.sessions:,} sessions, {taken.messages:,} messages, {taken.agents:,} agents")
+    counts = many(taken.sessions, "session"), many(taken.messages, "message"), many(taken.agents, "agent")
+    say(f"took from {taken.format}: {', '.join(counts)}")
     for one in taken.notes[:_SHOWN]:
         note(f"  {one.where}: {one.what}")
     if len(taken.notes) > _SHOWN:

@@ -64,6 +64,11 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
+def many(count: int, thing: str) -> str:
+    """So many things."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def say(text: str) -> None:
     """A line on standard output."""
     click.echo(clean(text))
