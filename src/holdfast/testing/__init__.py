@@ -6,7 +6,12 @@ shows how.
 
 from pathlib import Path
 
-import pytest
+try:
+    import hypothesis as hypothesis
+    import pytest
+except ModuleNotFoundError as cause:
+    said = "holdfast.testing needs pytest and hypothesis; pip install 'holdfast[testing]'"
+    raise ModuleNotFoundError(said, name=cause.name, path=cause.path) from cause
 
 _MODULES = (module.stem for module in Path(__file__).parent.glob("*.py") if module.stem != "__init__")
 pytest.register_assert_rewrite(*(f"holdfast.testing.{name}" for name in _MODULES))
