@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -42,6 +44,13 @@ def machine() -> str:
     """What the figures were taken on."""
     python, sqlite = platform.python_version(), apsw.sqlite_lib_version()
     return f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, Python {python}, SQLite {sqlite}"
+
+
+def taken() -> str:
+    """The day of the run and the commit it was of; without one where there is no repository."""
+    asked = ["git", "describe", "--always", "--exclude=*", "--dirty= with changes"]
+    said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return f"Taken on {datetime.now(UTC):%Y-%m-%d}{f' of commit {said}' if said else ''}."
 
 
 def versions() -> dict[str, str]:
@@ -76,7 +85,7 @@ def measured(chosen: list[str], quick: bool) -> list[Section]:
     return sections
 
 
-def write(sections: list[Section], quick: bool, into: Path) -> Results:
+def write(sections: list[Section], quick: bool, into: Path, taken: str) -> Results:
     """The page and the data."""
     figures = stated([figure for section in sections for figure in section.figures])
     curves = [curve for section in sections for curve in section.curves]
@@ -84,7 +93,8 @@ def write(sections: list[Section], quick: bool, into: Path) -> Results:
     into.mkdir(parents=True, exist_ok=True)
     run.save(into / "results.json")
     with_versions = ", ".join(f"{package} {number}" for package, number in run.versions.items())
-    lines = [*HEADING, *(QUICK if quick else []), f"{run.machine}; {with_versions}.", "", *judged(verdicts(figures))]
+    of = f"{taken} {run.machine}; {with_versions}."
+    lines = [*HEADING, *(QUICK if quick else []), of, "", *judged(verdicts(figures))]
     for section in sections:
         lines += section.page()
     (into / "RESULTS.md").write_text("\n".join(lines).rstrip() + "\n")
@@ -101,7 +111,8 @@ def main() -> None:
         parser.error(f"no section {', '.join(sorted(unknown))}")
     whole = not given.section and not given.quick
     into = given.into or (Path(__file__).parent if whole else ASIDE)
-    run = write(measured(given.section or list(SECTIONS), given.quick), given.quick, into)
+    before = taken()
+    run = write(measured(given.section or list(SECTIONS), given.quick), given.quick, into, before)
     shown = whole and given.into is None
     plots.draw(run, results_page.PICTURES if shown else into / "pictures")
     if shown:
