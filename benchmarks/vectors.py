@@ -29,7 +29,7 @@ from holdfast.model import Embedding
 
 WORKLOAD = "vectors 100,000 × 384"
 COUNT, DIMENSION, CLUSTERS, NEIGHBOURS = 100_000, 384, 1_000, 10
-QUERIES, TIMED, BLOCK = 500, 60, 10
+QUERIES, TIMED, BLOCK = 500, 300, 100
 LONG_S = 600.0
 
 Floats = NDArray[np.float32]
@@ -61,8 +61,8 @@ def by_hand(matrix: Floats, wanted: Floats) -> list[int]:
 def compare(matrix: Floats, queries: Floats, find: Find) -> Compared:
     """Milliseconds of ours and of numpy's; their ratio; and how much of the truth all queries found.
 
-    They take turns in blocks, and the first of each block are not counted: after a product numpy's threads spin
-    for a while and its matrix fills the caches, which would be charged to whoever comes next.
+    They take turns in blocks of a hundred, of which the first thirty are not counted: after a product numpy's threads
+    spin for a while and its matrix fills the caches, which would be charged to whoever comes next.
     """
     ours, hand, found = [], [], []
     for start in range(0, min(TIMED, len(queries)), BLOCK):
