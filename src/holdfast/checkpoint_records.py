@@ -169,7 +169,7 @@ def view(record: Record) -> Checkpoint:
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
     """The same of one that is known to be sound."""
     at = stored.position
-    # Each by name: copying them by a list of names takes three times as long, and many are shown at once.
+    # Each by name: copying them by a list of names takes more than twice as long, and many are shown at once.
     return Checkpoint(
         id=stored.id,
         agent_id=stored.agent_id,

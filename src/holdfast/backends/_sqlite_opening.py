@@ -13,7 +13,7 @@ from holdfast.backends._opened import no_folder
 from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
 
 _MAGIC = b"SQLite format 3\0"
-READER_KB = 8 * 1024  # pages that a reader keeps: enough for the index of 250,000 ids
+READER_KB = 8 * 1024  # of pages that a reader keeps
 
 
 def check_is_database(path: str) -> None:
