@@ -147,6 +147,62 @@ def test_an_append_that_is_cancelled_before_its_turn_is_not_done(store: SqliteSt
     _run(store, use)
 
 
+def test_a_task_that_was_cancelled_may_say_so(store: SqliteStore) -> None:
+    async def work(hf: AsyncHoldfast) -> None:
+        try:
+            await asyncio.sleep(LONG_S)
+        finally:
+            await hf.sessions.append("s", Message.user("interrupted"))
+
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        working = asyncio.create_task(work(hf))
+        await asyncio.sleep(0)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert _texts(store, "s") == ["interrupted"]
+
+    _run(store, use)
+
+
+@pytest.mark.parametrize("moment", [0.0, math.inf])
+def test_an_append_that_is_cancelled_is_answered_whenever_that_happens(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: float
+) -> None:
+    monkeypatch.setattr(sqlite, "MOMENT_S", moment)
+
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        for turns in range(6):
+            saying = [asyncio.create_task(hf.sessions.append("s", Message.user(f"{turns} {n}"))) for n in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            saying[1].cancel()
+            said = await asyncio.wait_for(asyncio.gather(*saying, return_exceptions=True), LONG_S)
+            kept = [f"{turns} {n}" for n in (0, 2)]
+            assert [one[0].text for one in (said[0], said[2])] == kept  # type: ignore[index]
+            texts = [text for text in _texts(store, "s") if text.startswith(f"{turns} ")]
+            assert [text for text in texts if text != f"{turns} 1"] == kept
+            assert isinstance(said[1], asyncio.CancelledError) or f"{turns} 1" in texts
+
+    _run(store, use)
+    assert Holdfast(store).verify().problems == []
+
+
+def test_a_task_that_takes_its_cancelling_back_is_answered(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        saying = asyncio.create_task(hf.sessions.append("s", Message.user("hello")))
+        await asyncio.sleep(0)
+        saying.cancel()
+        saying.uncancel()
+        await asyncio.wait_for(asyncio.wait([saying]), LONG_S)
+        assert saying.done()
+
+    _run(store, use)
+
+
 def test_a_client_serves_one_loop_after_another(store: SqliteStore) -> None:
     hf = AsyncHoldfast(Holdfast(store))
 

@@ -6,11 +6,12 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from types import coroutine
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from msgspec import Struct, field
 
 from holdfast.commits import Plan
 from holdfast.contracts import CommitsAtOnce, Moved, Planned, RecordStore, Submits, Taken
-from holdfast.deadlines import deadline, within
+from holdfast.deadlines import until, within
 from holdfast.errors import BackendError, Busy
 from holdfast.following import POLL_S, Following
 from holdfast.model import Event
@@ -49,11 +50,21 @@ def _calling(function: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
+@coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Wait until the loop has run what is ready now; what was handed to it before comes first."""
+    yield
+
+
 class _Asked(Struct):
-    """A plan, and the task that waits for it."""
+    """A plan, the task that asked for it, and what came of it."""
 
     planned: Planned
-    answer: asyncio.Future[None]
+    task: asyncio.Task[Any] | None
+    cancels: int  # that the task had got when it asked
+    done: bool = False
+    refusal: BaseException | None = None
+    answer: asyncio.Future[None] | None = None  # of a task that waits for longer than a turn of the loop
     expiring: asyncio.TimerHandle | None = None
 
     def stay(self) -> None:
@@ -62,14 +73,21 @@ class _Asked(Struct):
             self.expiring.cancel()
 
     def tell(self, refusal: BaseException | None) -> None:
-        """Let the task go on, unless it has been cancelled."""
-        self.stay()
-        if self.answer.done():
+        """Let the task go on."""
+        if self.done:
             return
-        if refusal is None:
+        self.stay()
+        self.done, self.refusal = True, refusal
+        if self.answer is not None and not self.answer.done():
             self.answer.set_result(None)
-        else:
-            self.answer.set_exception(refusal)
+
+
+def _wanted(one: _Asked) -> bool:
+    """Whether somebody still waits for it; from now on it does not expire by itself."""
+    one.stay()
+    if one.task is not None and one.task.cancelling() > one.cancels:
+        one.tell(asyncio.CancelledError())
+    return not one.done
 
 
 class _Turn(Struct):
@@ -109,31 +127,39 @@ class Bridge:
         """Carry out a plan, holding no thread where the store can answer later."""
         if self._later is None:
             return await self.call(self._carry_out, make, timeout)
-        with within(self._timeout if timeout is None else check_timeout(timeout)):
-            plan = make()
-            if plan.blocks:
-                return await self.call(self._carry_out, lambda: plan, timeout)
-            planned = Planned(plan.writes, plan.rebase, deadline())
-        try:
-            await self._ask(planned)
-        except (Moved, Taken):
+        plan = make()
+        if plan.blocks:
             return await self.call(self._carry_out, lambda: plan, timeout)
-        return plan.finish()
+        limit = until(self._timeout if timeout is None else check_timeout(timeout))
+        refusal = await self._ask(Planned(plan.writes, plan.rebase, limit))
+        if refusal is None:
+            return plan.finish()
+        if isinstance(refusal, Moved | Taken):
+            return await self.call(self._carry_out, lambda: plan, timeout)
+        try:
+            raise refusal
+        finally:
+            del refusal  # which would keep this frame, and this frame it
 
-    def _ask(self, planned: Planned) -> asyncio.Future[None]:
+    async def _ask(self, planned: Planned) -> BaseException | None:
         """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
         loop = asyncio.get_running_loop()
         last, turn = self._last
         if last is not loop:
             turn = self._enter(loop)
-        asked = _Asked(planned, loop.create_future())
+        task = asyncio.current_task(loop)
+        asked = _Asked(planned, task, 0 if task is None else task.cancelling())
         turn.asked.append(asked)
         if turn.busy and self._at_once is not None:
-            left = planned.until - time.monotonic()
-            asked.expiring = loop.call_later(left, asked.tell, Busy(_WAITED))
-        elif len(turn.asked) == 1:
-            loop.call_soon(self._commit, loop, turn)
-        return asked.answer
+            asked.expiring = loop.call_later(planned.until - time.monotonic(), asked.tell, Busy(_WAITED))
+        else:
+            if len(turn.asked) == 1:
+                loop.call_soon(self._commit, loop, turn)
+            await _next_turn()  # in which the commit comes first
+        if not asked.done:
+            asked.answer = loop.create_future()
+            await asked.answer
+        return asked.refusal
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
         turn = self._turns.get(loop)
@@ -146,11 +172,9 @@ class Bridge:
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
         """Commit what was asked for: here, if that takes moments, else on the store's own threads."""
-        asked, turn.asked = [one for one in turn.asked if not one.answer.done()], []
+        asked, turn.asked = [one for one in turn.asked if _wanted(one)], []
         if not asked:
             return
-        for one in asked:
-            one.stay()
         plans = [one.planned for one in asked]
         try:
             refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)
@@ -163,10 +187,7 @@ class Bridge:
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
             refusals = [cause] * len(asked)
         for one, refusal in zip(asked, refusals, strict=True):
-            if refusal is None:
-                one.answer.set_result(None)
-            else:
-                one.tell(refusal)
+            one.tell(refusal)
 
     def _done(self, loop: asyncio.AbstractEventLoop, turn: _Turn, one: _Asked, committing: Future[Any]) -> None:
         """Have the loop told by any thread, once for all that are done until it listens."""

@@ -13,6 +13,13 @@ from types import TracebackType
 _limit: ContextVar[float | None] = ContextVar("holdfast_deadline", default=None)
 
 
+def until(seconds: float) -> float:
+    """The moment, on the monotonic clock, that is so far away; the present call's own limit if that is sooner."""
+    mine = time.monotonic() + seconds
+    outer = _limit.get()
+    return mine if outer is None or mine < outer else outer
+
+
 class within:
     """Bound the calls made inside to so many seconds."""
 
@@ -23,9 +30,7 @@ class within:
         self._token: Token[float | None] | None = None
 
     def __enter__(self) -> None:
-        mine = time.monotonic() + self._seconds
-        outer = _limit.get()
-        self._token = _limit.set(mine if outer is None or mine < outer else outer)
+        self._token = _limit.set(until(self._seconds))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
