@@ -31,7 +31,6 @@ from holdfast.run_records import StoredEvent
 from holdfast.strategies import Event as LoopEvent
 from holdfast.threads import to_thread
 
-_UNKEPT = "InvalidInput: its result cannot be kept"
 _inside: ContextVar[str | None] = ContextVar("holdfast_call", default=None)
 
 
@@ -204,7 +203,7 @@ class Calls:
         call = InFlight(call=begun.call, name=begun.name, arguments=arguments, error=error)
         decision = self._in_flight(call) if callable(self._in_flight) else self._in_flight
         check_policy(decision)
-        if decision == "retry" and error is not None and error.startswith(_UNKEPT) and not callable(self._in_flight):
+        if decision == "retry" and known.end is not None and known.end.returned and not callable(self._in_flight):
             return  # it has had its effect: who has not looked at it may not have it done again
         if decision == "retry":
             self._retry(begun, arguments)
@@ -275,14 +274,20 @@ class Calls:
         try:
             begun.settled = self._end(begun, "done", to_json(result, begun.name))
         except InvalidInput as cause:
-            self._failed(begun, f"{_UNKEPT}: {cause}")
+            self._failed(begun, f"InvalidInput: its result cannot be kept: {cause}", returned=True)
             raise failure(begun) from cause
 
-    def _failed(self, begun: Begun, reason: str) -> None:
-        begun.settled = self._end(begun, "failed", reason, error=reason)
+    def _failed(self, begun: Begun, reason: str, *, returned: bool = False) -> None:
+        begun.settled = self._end(begun, "failed", reason, error=reason, returned=returned)
 
     def _end(
-        self, begun: Begun, kind: Literal["done", "failed"], value: Json, *, error: str | None = None
+        self,
+        begun: Begun,
+        kind: Literal["done", "failed"],
+        value: Json,
+        *,
+        error: str | None = None,
+        returned: bool = False,
     ) -> StoredEvent:
         took = int((time.perf_counter() - begun.began) * 1000) if begun.began else None
         event = self._recorder.write(
@@ -291,6 +296,7 @@ class Calls:
             call=begun.call,
             name=begun.name,
             value=value,
+            returned=returned,
         )
         if begun.known is not None:
             begun.known.end, begun.known.fatal = event, False

@@ -41,7 +41,8 @@ class StoredEvent(Value, frozen=True, kw_only=True):
     """Something that happened in a run. `call` tells the beginning and the end of one call together.
 
     `by_id` is what a replay finds by its call, wherever it comes; `within` is the call it was made from. `asks` are
-    the calls that appended messages ask for, with the message of each; `answers` are those they answer.
+    the calls that appended messages ask for, with the message of each; `answers` are those they answer. `returned` is
+    a failure after the call had its effect: it gave a result that could not be kept.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class StoredEvent(Value, frozen=True, kw_only=True):
     asks: dict[str, str] = {}
     answers: list[str] = []
     redacted: bool = False
+    returned: bool = False
 
 
 class Hold(Value, frozen=True, kw_only=True):

@@ -132,6 +132,16 @@ class RunReplayTests(HoldfastKit):
         assert len(done) == 1
         assert drive(again(), program, in_flight=lambda call: "retry" if call.error else "raise") == "paid"
 
+    def test_a_tool_that_only_says_so_is_made_again(self, hf: Holdfast, again: Again) -> None:
+        begin(hf)
+
+        def refuse() -> None:
+            raise InvalidInput("its result cannot be kept: says the tool")
+
+        with pytest.raises(ToolFailed, match="cannot be kept"):
+            drive(hf, lambda run: run.tool("look", refuse))
+        assert drive(again(), lambda run: run.tool("look", lambda: "found"), in_flight="retry") == "found"
+
     def test_a_result_that_cannot_be_kept_settles_nothing(self, hf: Holdfast, again: Again) -> None:
         begin(hf)
         until_killed(hf, lambda run: run.tool("look", Hand(1), call_id="c1", at=1))
