@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import random
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 from figures import Section, table
-from rounds import RAM, folder
+from rounds import RAM, Burst, burst, folder, interleaved
 
 import holdfast
 from holdfast import Message
@@ -57,15 +56,9 @@ def write(hf: Holdfast, bare: apsw.Connection, words: list[str], count: int) -> 
             bare.executemany("INSERT INTO bare (text) VALUES (?)", [(text,) for text in texts])
 
 
-def append_us(hf: Holdfast) -> float:
-    """The median of some appends."""
-    chat, taken = hf.sessions.create(title="appends"), []
-    for _ in range(300):
-        message = Message.user("x" * 1_100)
-        start = time.perf_counter()
-        hf.sessions.append(chat.id, message)
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken) * 1_000_000
+def append(hf: Holdfast) -> Burst:
+    chat = hf.sessions.create(title="appends").id
+    return burst(lambda: hf.sessions.append(chat, Message.user("x" * 1_100)))
 
 
 def best_ms(*calls: Callable[[], object]) -> list[float]:
@@ -104,11 +97,13 @@ def figures(section: Section, at: Path, count: int) -> None:
     bare = apsw.Connection(str(at / "bare.db"))
     with holdfast.open(f"sqlite:///{at / 'agents.db'}", durability="normal", timeout=600) as hf:
         write(hf, bare, words, count)
-        before = append_us(hf)
+        hf.backup(str(at / "unsearched.db"))
         start = time.perf_counter()
         hf.search(words[WORDS // 2])
         section.tell(WORKLOAD, "the first search, which fills the index", time.perf_counter() - start, "s")
-        section.tell(WORKLOAD, "append after a search, of before", append_us(hf) / before, "×")
+        with holdfast.open(f"sqlite:///{at / 'unsearched.db'}", durability="normal") as unsearched:
+            taken = interleaved({"after": append(hf), "before": append(unsearched)}, rounds=100)
+        section.tell(WORKLOAD, "append after a search, of before", taken["after"].of(taken["before"]), "×")
         start = time.perf_counter()
         hf.search(words[20_000][1:-1], substring=True, limit=10)
         took = (time.perf_counter() - start) * 1000
