@@ -22,7 +22,7 @@ from holdfast.contracts import (
     Taken,
     Write,
 )
-from holdfast.deadlines import deadline
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
 from holdfast.errors import Busy
 from holdfast.kinds import Kind
 
@@ -52,12 +52,12 @@ class Plan(Generic[R]):
         """The caller's answer, once the writes are done."""
         raise NotImplementedError
 
-    def carry_out(self, store: RecordStore) -> R:
-        """Commit, and answer."""
+    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> R:
+        """Commit, and answer, at the present call's limit or after so many seconds."""
         try:
             store.commit(self.writes, self.rebase)
         except (Moved, Taken):
-            _insist(store, self.rebase)
+            _insist(store, self.rebase, timeout)
         return self.finish()
 
 
@@ -72,8 +72,8 @@ def commit(store: RecordStore, rebase: Rebase, writes: Sequence[Write] | None = 
         _insist(store, rebase)
 
 
-def _insist(store: RecordStore, rebase: Rebase) -> None:
-    until, pause = deadline(), _FIRST_PAUSE_S
+def _insist(store: RecordStore, rebase: Rebase, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+    until, pause = deadline(timeout), _FIRST_PAUSE_S
     while True:
         seen = Watching(store)
         writes = rebase(seen)

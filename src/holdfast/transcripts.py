@@ -9,6 +9,7 @@ from typing import Any
 from holdfast import appends, blobs, codec, cursors, execution_records, history
 from holdfast.commits import Plan, commit, get
 from holdfast.contracts import Delete, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.forgetting import forget
@@ -61,11 +62,11 @@ class Moving(Appending):
     __slots__ = ()
     blocks = True
 
-    def carry_out(self, store: RecordStore) -> list[Message]:
+    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> list[Message]:
         ground = self._ground
         assert ground.blobs is not None
         self._said = appends.lighten(self._said, store, ground.blobs, ground.inline_limit)
-        return super().carry_out(store)
+        return super().carry_out(store, timeout)
 
 
 class Transcripts(Noun):
@@ -84,10 +85,11 @@ class Transcripts(Noun):
         With a `parent` that is not the head they open a branch, which becomes the active one unless
         `activate=False`; `parent=ROOT` stands in front of the first message.
         """
+        plan = self._plan_append(session_id, *messages, parent=parent, activate=activate)
         if timeout is None:
-            return self._plan_append(session_id, *messages, parent=parent, activate=activate).carry_out(self._store)
+            return plan.carry_out(self._store, self._ground.timeout)
         with self._within(timeout):
-            return self._plan_append(session_id, *messages, parent=parent, activate=activate).carry_out(self._store)
+            return plan.carry_out(self._store)
 
     def _plan_append(
         self, session_id: str, *messages: Message | dict[str, Any], parent: str | None = None, activate: bool = True
