@@ -7,7 +7,15 @@ from urllib.parse import unquote
 
 from holdfast.errors import BackendError, InvalidInput, NotFound, Unsupported
 
-_getpid = os.getpid
+_forks = 0  # between the process that first loaded this and the present one
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
 
 
 class Opened:
@@ -16,11 +24,11 @@ class Opened:
     def __init__(self, read_only: bool = False) -> None:
         self.read_only = read_only
         self.closed = False
-        self._pid = os.getpid()
+        self._forks = _forks
 
     def close(self) -> bool:
         """End it; False if that had been done before, or if it is the parent's to end."""
-        ended = not self.closed and os.getpid() == self._pid
+        ended = not self.closed and _forks == self._forks
         self.closed = True
         return ended
 
@@ -28,12 +36,12 @@ class Opened:
         """BackendError if the store is closed or another process's."""
         if self.closed:
             raise BackendError("the store is closed; open it again")
-        if _getpid() != self._pid:
+        if _forks != self._forks:
             raise BackendError("the store was opened before a fork; open it again in the child process")
 
     def to_write(self) -> None:
         """The same, and Unsupported if the store was opened read-only."""
-        if self.closed or self.read_only or _getpid() != self._pid:
+        if self.closed or self.read_only or _forks != self._forks:
             self.to_read()
             raise Unsupported("the store was opened read-only; open it without read_only to write")
 

@@ -19,6 +19,7 @@ import apsw
 
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
+from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
@@ -133,7 +134,7 @@ class SqliteStore:
         self._opened = Opened(read_only)
         self._timeout = timeout
         self._vfs = vfs
-        self._until = min(deadline(), time.monotonic() + timeout)
+        self._until: float | None = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
         self._swift = False  # whether the last sync took a moment only
         self._unsynced: str | None = None
@@ -147,8 +148,7 @@ class SqliteStore:
     def _open(self, namespace: str) -> None:
         if self._lock is not None:
             # The first open of a fresh file is a race between processes, so it queues like any commit.
-            if not self._lock.acquire(self._until):
-                raise expired()
+            self._take(self._lock)
             try:
                 self._con = self._connect()
                 self.space = schema.prepare(self._con, namespace, KINDS)
@@ -183,6 +183,8 @@ class SqliteStore:
 
     def _wait(self, tries: int) -> bool:
         """What SQLite asks about a lock of another program, which does not queue as our writers do."""
+        if self._until is None:
+            self._until = deadline(self._timeout)
         if time.monotonic() >= self._until:
             return False
         time.sleep(min(0.001 * 2**tries, LONGEST_PAUSE_S))
@@ -252,10 +254,9 @@ class SqliteStore:
         lock, cursor = self._lock, self._cursor
         assert lock is not None
         self._check_synced()
-        until = deadline(self._timeout)
-        if not (lock.take_free() or lock.acquire(until)):
-            raise expired()
-        self._until = until
+        self._until = None  # asked for by whoever has to wait
+        if not lock.take_free():
+            self._take(lock)
         try:
             cursor.execute("BEGIN IMMEDIATE")
             try:
@@ -276,6 +277,13 @@ class SqliteStore:
             lock.release()
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
         return applied
+
+    def _take(self, lock: FileLock) -> None:
+        """Wait for the lock that processes queue on; Busy at the limit."""
+        if self._until is None:
+            self._until = deadline(self._timeout)
+        if not lock.acquire(self._until):
+            raise expired()
 
     def _sync(self) -> None:
         """Make what was committed survive a power loss. Nobody else waits for it: the lock is free by now."""
@@ -467,9 +475,8 @@ class SqliteStore:
         """No other writer, of this process or another, for as long as the block lasts."""
         assert self._lock is not None
         with self._group.alone():
-            self._until = deadline(self._timeout)
-            if not self._lock.acquire(self._until):
-                raise expired()
+            self._until = None
+            self._take(self._lock)
             try:
                 yield
             finally:
