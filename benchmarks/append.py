@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import floors
 from figures import Section, table
+from floors import ByHand
 from log_pages import per_call
 from peers import PEERS, Peer
 from rounds import DISK, RAM, TEXT, Burst, Taken, awaited, burst, folder, interleaved
@@ -23,6 +24,7 @@ SYNC, AWAITED = "append, sync", "append, async, one agent"
 LENGTHS = (100, 1_000, 10_000)
 PATIENCE_S = 20.0  # after which a peer grows no further
 BARE, HAND = "bare INSERT + commit", "the same statements by hand"
+HAND_AWAITED = f"{HAND}, on a loop"
 OURS, OURS_AWAITED = "Holdfast", "Holdfast, async"
 LOGS = {BARE: "bare", HAND: "hand", OURS: "holdfast"}  # the files whose pages are counted
 SURROUNDINGS = [
@@ -67,7 +69,8 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> No
         ways = {
             "file append + fdatasync": burst(stack.enter_context(floors.synced(at))),
             BARE: burst(stack.enter_context(floors.bare(at))),
-            HAND: burst(stack.enter_context(floors.by_hand(at))),
+            HAND: burst(stack.enter_context(closing(ByHand(at / "hand.db"))).append),
+            HAND_AWAITED: awaited(runner, stack.enter_context(closing(ByHand(at / "loop.db"))).append_on_loop),
             OURS: stack.enter_context(ours(at)),
             OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
         }
@@ -79,6 +82,7 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> No
     section.note(SYNC, f"{place}, of a bare INSERT + commit", taken[OURS].of(bare), "×")
     section.note(SYNC, f"{place}, of the same statements by hand", taken[OURS].of(hand), "×")
     section.note(AWAITED, f"{place}, of a bare INSERT + commit", taken[OURS_AWAITED].of(bare), "×")
+    section.note(AWAITED, f"{place}, {HAND_AWAITED}, of a bare INSERT + commit", taken[HAND_AWAITED].of(bare), "×")
     for name, each in pages.items():
         section.note("pages of the log per append", f"{place}, {name}", each, "")
 

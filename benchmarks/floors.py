@@ -8,6 +8,7 @@ by hand  the statements of an append written out with apsw: encode, hash, link, 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -163,6 +164,11 @@ class ByHand(Conversation):
         self.write(*writes)
         self._con.execute("COMMIT")
 
+    async def append_on_loop(self) -> None:
+        """The same in the loop's next turn, as it must be where what several tasks say is to share a commit."""
+        asyncio.get_running_loop().call_soon(self.append)
+        await asyncio.sleep(0)
+
     def step(self) -> None:
         """Append + checkpoint."""
         moved, said, kept = self.kept()
@@ -188,12 +194,6 @@ class Together:
 
     def close(self) -> None:
         self._con.close()
-
-
-@contextmanager
-def by_hand(folder: Path) -> Iterator[Append]:
-    with closing(ByHand(folder / "hand.db")) as hand:
-        yield hand.append
 
 
 class BareRows:
