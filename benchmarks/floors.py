@@ -3,7 +3,7 @@
 synced   append of the text to a file + fdatasync
 bare     prepared INSERT of the text + commit
 by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
-         row, INSERT with a unique id, one transaction
+         row, INSERT with a unique id, one transaction; also in the next turn of an event loop
 """
 
 from __future__ import annotations
@@ -166,8 +166,11 @@ class ByHand(Conversation):
 
     async def append_on_loop(self) -> None:
         """The same in the loop's next turn, as it must be where what several tasks say is to share a commit."""
+        before = self._n
         asyncio.get_running_loop().call_soon(self.append)
         await asyncio.sleep(0)
+        if self._n == before:
+            raise RuntimeError("the loop did something else first")
 
     def step(self) -> None:
         """Append + checkpoint."""

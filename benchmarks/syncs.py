@@ -130,7 +130,7 @@ async def _peer(name: str, folder: Path, calls: int, agents: int) -> None:
 
 
 def main(name: str, calls: int, agents: int, folder: Path) -> None:
-    if name in ("synced", "bare", "by_hand"):
+    if name in ("synced", "bare"):
         _plain(name, folder, calls)
     elif name in GRAPHS:
         _graph(folder, calls, GRAPHS[name])

@@ -190,6 +190,24 @@ def test_an_append_that_is_cancelled_is_answered_whenever_that_happens(
     assert Holdfast(store).verify().problems == []
 
 
+def test_an_append_that_is_given_up_while_it_queues_is_not_done(store: SqliteStore, path: Path) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            slow = asyncio.create_task(hf.sessions.append("s", Message.user("slow")))
+            await asyncio.sleep(0.05)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await hf.sessions.append("s", Message.user("given up"))
+            other.execute("ROLLBACK")
+        await slow
+        await hf.sessions.append("s", Message.user("next"))
+        assert _texts(store, "s") == ["slow", "next"]
+
+    _run(store, use)
+
+
 def test_a_task_that_takes_its_cancelling_back_is_answered(store: SqliteStore) -> None:
     async def use(hf: AsyncHoldfast) -> None:
         await hf.sessions.create(id="s", title="t")

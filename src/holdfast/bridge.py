@@ -82,8 +82,8 @@ class _Asked(Struct):
             self.answer.set_result(None)
 
 
-def _wanted(one: _Asked) -> bool:
-    """Whether somebody still waits for it; from now on it does not expire by itself."""
+def _begin(one: _Asked) -> bool:
+    """Take up what was asked for, which then expires no more by itself; False if nobody waits for it."""
     one.stay()
     if one.task is not None and one.task.cancelling() > one.cancels:
         one.tell(asyncio.CancelledError())
@@ -136,10 +136,7 @@ class Bridge:
             return plan.finish()
         if isinstance(refusal, Moved | Taken):
             return await self.call(self._carry_out, lambda: plan, timeout)
-        try:
-            raise refusal
-        finally:
-            del refusal  # which would keep this frame, and this frame it
+        raise refusal
 
     async def _ask(self, planned: Planned) -> BaseException | None:
         """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
@@ -152,13 +149,17 @@ class Bridge:
         turn.asked.append(asked)
         if turn.busy and self._at_once is not None:
             asked.expiring = loop.call_later(planned.until - time.monotonic(), asked.tell, Busy(_WAITED))
-        else:
-            if len(turn.asked) == 1:
-                loop.call_soon(self._commit, loop, turn)
-            await _next_turn()  # in which the commit comes first
-        if not asked.done:
-            asked.answer = loop.create_future()
-            await asked.answer
+        elif len(turn.asked) == 1:
+            loop.call_soon(self._commit, loop, turn)
+        try:
+            if asked.expiring is None:
+                await _next_turn()  # in which the commit comes first
+            if not asked.done:
+                asked.answer = loop.create_future()
+                await asked.answer
+        finally:
+            asked.done = True  # also if the task waits no more, so that what is not begun is left
+            asked.stay()
         return asked.refusal
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
@@ -172,7 +173,7 @@ class Bridge:
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
         """Commit what was asked for: here, if that takes moments, else on the store's own threads."""
-        asked, turn.asked = [one for one in turn.asked if _wanted(one)], []
+        asked, turn.asked = [one for one in turn.asked if _begin(one)], []
         if not asked:
             return
         plans = [one.planned for one in asked]

@@ -53,7 +53,7 @@ class Plan(Generic[R]):
         raise NotImplementedError
 
     def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> R:
-        """Commit, and answer, at the present call's limit or after so many seconds."""
+        """Commit, and answer; Busy at the present call's limit, or after so many seconds where it has none."""
         try:
             store.commit(self.writes, self.rebase)
         except (Moved, Taken):

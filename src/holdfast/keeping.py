@@ -64,12 +64,11 @@ class Keeping(Finding):
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to checkpoint")
         _check_ttl(ttl)
-        at = self._stamps.next()
-        now = moment(at)
+        now = moment(self._stamps.next())
         draft = StoredCheckpoint(
             id=new_id() if id is None else check_id(id, "checkpoint id"),
             owner="",
-            at=at,
+            at=0,
             created_at=now,
             kind=kind,
             status=status,
@@ -148,7 +147,7 @@ class Keeping(Finding):
         if of_step(self._store, seen.pointer, draft.step):
             return None
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = max(draft.at, seen.pointer.checkpointed_at + 1)
+        at = self._stamps.next(after=seen.pointer.checkpointed_at)
         pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
         stored = _standing(draft, seen.pointer, at, parent_id)

@@ -7,15 +7,7 @@ from urllib.parse import unquote
 
 from holdfast.errors import BackendError, InvalidInput, NotFound, Unsupported
 
-_forks = 0  # between the process that first loaded this and the present one
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
+_getpid = os.getpid
 
 
 class Opened:
@@ -24,11 +16,11 @@ class Opened:
     def __init__(self, read_only: bool = False) -> None:
         self.read_only = read_only
         self.closed = False
-        self._forks = _forks
+        self._pid = os.getpid()
 
     def close(self) -> bool:
         """End it; False if that had been done before, or if it is the parent's to end."""
-        ended = not self.closed and _forks == self._forks
+        ended = not self.closed and os.getpid() == self._pid
         self.closed = True
         return ended
 
@@ -36,12 +28,12 @@ class Opened:
         """BackendError if the store is closed or another process's."""
         if self.closed:
             raise BackendError("the store is closed; open it again")
-        if _forks != self._forks:
+        if _getpid() != self._pid:
             raise BackendError("the store was opened before a fork; open it again in the child process")
 
     def to_write(self) -> None:
         """The same, and Unsupported if the store was opened read-only."""
-        if self.closed or self.read_only or _forks != self._forks:
+        if self.closed or self.read_only or _getpid() != self._pid:
             self.to_read()
             raise Unsupported("the store was opened read-only; open it without read_only to write")
 
