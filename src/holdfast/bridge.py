@@ -67,24 +67,22 @@ class _Asked(Struct):
     answer: asyncio.Future[None] | None = None  # of a task that waits for longer than a turn of the loop
     expiring: asyncio.TimerHandle | None = None
 
-    def stay(self) -> None:
-        """Expire no more by itself: from now on the store says how it came out, at its limit at the latest."""
-        if self.expiring is not None:
-            self.expiring.cancel()
-
     def tell(self, refusal: BaseException | None) -> None:
         """Let the task go on."""
         if self.done:
             return
-        self.stay()
         self.done, self.refusal = True, refusal
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(None)
 
 
 def _begin(one: _Asked) -> bool:
-    """Take up what was asked for, which then expires no more by itself; False if nobody waits for it."""
-    one.stay()
+    """Take up what was asked for; False if nobody waits for it.
+
+    It expires no more by itself: from now on the store says how it came out, at its limit at the latest.
+    """
+    if one.expiring is not None:
+        one.expiring.cancel()
     if one.task is not None and one.task.cancelling() > one.cancels:
         one.tell(asyncio.CancelledError())
     return not one.done
@@ -159,7 +157,8 @@ class Bridge:
                 await asked.answer
         finally:
             asked.done = True  # also if the task waits no more, so that what is not begun is left
-            asked.stay()
+            if asked.expiring is not None:
+                asked.expiring.cancel()
         return asked.refusal
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
