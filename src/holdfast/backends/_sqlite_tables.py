@@ -65,10 +65,10 @@ class PlainTable:
         self._select = f"SELECT {all_columns} FROM {kind.name}"
         self._careful = Careful(self._select, [*kind.columns()], f"digest, body FROM {kind.name}")
         self._get = f"{self._select} WHERE {by_key}"
-        self._insert = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
+        self.inserting = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
-        self._quiet = self._quiet_update(by_key)
+        self.quiet = self._quiet_update(by_key)
         self._ranges: dict[tuple[object, ...], str] = {}
 
     def _quiet_update(self, by_key: str) -> str:
@@ -111,9 +111,13 @@ class PlainTable:
         rows = self._careful.fetch(con, self._get, (self._space, *key))
         return self.record(rows[0]) if rows else None
 
+    def insert_values(self, record: Record) -> tuple[Scalar, ...]:
+        """What `inserting` takes."""
+        return (self._space, *record.key, *record.fields, record.digest, record.body)
+
     def insert(self, con: apsw.Cursor, record: Record) -> None:
         try:
-            con.execute(self._insert, (self._space, *record.key, *record.fields, record.digest, record.body))
+            con.execute(self.inserting, self.insert_values(record))
         except apsw.ConstraintError:
             present = self.get(con, record.key) or self._rival(con, record)
             if present is None:
@@ -128,11 +132,15 @@ class PlainTable:
         found = self.select(con, Query(kind=self.kind, where=same)) if same else iter(())
         return next((other for other in found if other.key != record.key), None)
 
+    def quiet_values(self, record: Record, over: bytes) -> tuple[Scalar, ...]:
+        """What `quiet` takes."""
+        moving, still = self._moving(record.fields), self._still(record.fields)
+        return (*moving, record.digest, record.body, self._space, *record.key, over, *still)
+
     def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
         fields, key = record.fields, record.key
         if over is not None:
-            moving, still = self._moving(fields), self._still(fields)
-            con.execute(self._quiet, (*moving, record.digest, record.body, self._space, *key, over, *still))
+            con.execute(self.quiet, self.quiet_values(record, over))
             if con.connection.changes() == 1:
                 return
         changed = (*fields, record.digest, record.body, self._space, *key)
@@ -223,7 +231,7 @@ class LogTable:
         self._select = f"SELECT place, {columns} FROM {kind.name}"
         place = Field("place", "int")
         self._careful = Careful(self._select, [place, *kind.fields], f"digest, body FROM {kind.name}")
-        self._insert = (
+        self.inserting = (
             f"INSERT INTO {kind.name} (place, family, {columns}) SELECT ?, family, {marks} FROM logs WHERE log = ?"
         )
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
@@ -296,12 +304,24 @@ class LogTable:
         rows = self._fetch(con, key[0], key[1], self._range, position, position)
         return self._record(rows[0], key[0], key[1]) if rows else None
 
+    def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
+        """What `inserting` takes, if the number of the log is known."""
+        log = self._known.get(record.key[:2])
+        if log is None:
+            return None
+        place = log << POSITIONS | record.key[2]  # type: ignore[operator]
+        return (place, *record.fields, record.digest, record.body, log)
+
     def insert(self, con: apsw.Cursor, record: Record) -> None:
-        owner, branch, position = record.key
-        log = self._find(con, owner, branch) or self._make(con, owner, branch)
-        place = log << POSITIONS | position  # type: ignore[operator]
+        values = self.insert_values(record)
+        if values is None:
+            owner, branch, _ = record.key
+            if self._look(con, owner, branch) is None:
+                self._make(con, owner, branch)
+            values = self.insert_values(record)
+            assert values is not None
         try:
-            con.execute(self._insert, (place, *record.fields, record.digest, record.body, log))
+            con.execute(self.inserting, values)
             if con.connection.changes() == 0:
                 # Another process has deleted this log since its number was learnt.
                 self.forget()

@@ -34,6 +34,7 @@ from holdfast.backends._sqlite_opening import (
     translated,
 )
 from holdfast.backends._sqlite_search import SqliteSearch
+from holdfast.backends._sqlite_strokes import Strokes
 from holdfast.backends._sqlite_tables import LogTable, Table, tables
 from holdfast.backends._sqlite_words import Leaving
 from holdfast.contracts import (
@@ -136,7 +137,7 @@ class SqliteStore:
         self._vfs = vfs
         self._until: float | None = min(deadline(), time.monotonic() + timeout)
         self._idle: deque[SqliteReader] = deque()
-        self._swift = False  # whether the last sync took a moment only
+        self._swift = False  # whether the last sync of a batch took a moment only
         self._unsynced: str | None = None
         self._log = Log(vfs)
         check_is_database(path)
@@ -163,6 +164,7 @@ class SqliteStore:
         self._writer = SqliteReader(self._con, tables(KINDS, self.space))
         self._layout = tables(KINDS, self.space)
         self.text = SqliteSearch(self, self._opened.read_only)
+        self._strokes = None if self._opened.read_only else Strokes(self._con, self._writer.layout)
         self._leaving = Leaving(self.space)
         messages = self._writer.layout[MESSAGES.name]
         assert isinstance(messages, LogTable)
@@ -251,23 +253,16 @@ class SqliteStore:
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock, cursor = self._lock, self._cursor
+        lock = self._lock
         assert lock is not None
         self._check_synced()
         self._until = None  # asked for by whoever has to wait
         if not lock.take_free():
             self._take(lock)
         try:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                applied = self._planned(rebase) if writes is None else self._apply(writes)
-            except (Moved, Taken):
-                if writes is None or rebase is None:
-                    raise
-                self._undo()
-                cursor.execute("BEGIN IMMEDIATE")
-                applied = self._planned(rebase)
-            cursor.execute("COMMIT")
+            applied = self._at_a_stroke(writes)
+            if applied is None:
+                applied = self._one_by_one(writes, rebase)
         except BaseException as cause:
             self._undo()
             if isinstance(cause, apsw.Error):
@@ -276,6 +271,20 @@ class SqliteStore:
         finally:
             lock.release()
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
+        return applied
+
+    def _one_by_one(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
+        """Commit what was planned or, where that is refused, what `rebase` makes of what is there."""
+        self._cursor.execute("BEGIN IMMEDIATE")
+        try:
+            applied = self._planned(rebase) if writes is None else self._apply(writes)
+        except (Moved, Taken):
+            if writes is None or rebase is None:
+                raise
+            self._undo()
+            self._cursor.execute("BEGIN IMMEDIATE")
+            applied = self._planned(rebase)
+        self._cursor.execute("COMMIT")
         return applied
 
     def _take(self, lock: FileLock) -> None:
@@ -287,14 +296,12 @@ class SqliteStore:
 
     def _sync(self) -> None:
         """Make what was committed survive a power loss. Nobody else waits for it: the lock is free by now."""
-        start = time.perf_counter()
         if self._durability == "full":
             try:
                 self._log.sync(self._con)
             except (OSError, apsw.Error) as cause:
                 self._unsynced = f"the disk cannot be synced; what was written may be lost with its power: {cause}"
                 raise BackendError(self._unsynced) from cause
-        self._swift = time.perf_counter() - start < MOMENT_S
 
     def _check_synced(self) -> None:
         """BackendError once a sync has failed: the next would succeed, and leave a hole in the log before it."""
@@ -336,7 +343,9 @@ class SqliteStore:
             outcomes = self._transaction(batch, until)
         finally:
             self._lock.release()
+        start = time.perf_counter()
         self._sync()
+        self._swift = time.perf_counter() - start < MOMENT_S
         return outcomes
 
     def _take_lock(self, batch: list[Request]) -> list[Request]:
@@ -352,6 +361,9 @@ class SqliteStore:
     def _transaction(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Sequence[Write] | Exception]:
         """What came of each request, in one transaction that is committed and not yet synced."""
         self._until = until
+        applied = self._at_a_stroke(batch[0].writes) if len(batch) == 1 else None
+        if applied is not None:
+            return [applied]
         self._cursor.execute("BEGIN IMMEDIATE")
         try:
             outcomes = self._hopefully(batch) or [self._member(request) for request in batch]
@@ -404,7 +416,24 @@ class SqliteStore:
             raise
         return writes
 
+    def _at_a_stroke(self, writes: Sequence[Write] | None) -> Sequence[Write] | None:
+        """Apply writes of a common shape; None, with nothing done, if theirs is another or one of them is refused.
+
+        Outside of a transaction they are committed by that, too.
+        """
+        assert self._strokes is not None
+        stroke = None if writes is None else self._strokes.of(writes)
+        if stroke is None:
+            return None
+        try:
+            self._cursor.execute(*stroke)
+        except apsw.ConstraintError:
+            return None  # done one by one, it is found out which
+        return writes
+
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
+        if self._at_a_stroke(writes) is not None:
+            return writes
         con, layout, leaving, size = self._cursor, self._writer.layout, self._leaving, 0
         if leaving.some:
             leaving.clear()

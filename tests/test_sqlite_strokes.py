@@ -1,0 +1,93 @@
+"""Appends and steps on SQLite are one statement each, which does all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import AlreadyExists, Message, NotFound
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.client import Holdfast
+from holdfast.testing.records import dump
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[list[SqliteStore]]:
+    """Two stores on one file, as two processes have them."""
+    both = [SqliteStore(str(tmp_path / "agents.db")) for _ in range(2)]
+    yield both
+    for store in both:
+        store.close()
+
+
+@contextmanager
+def statements(store: SqliteStore) -> Iterator[list[str]]:
+    """The beginnings of what its writer is told to do."""
+    told: list[str] = []
+
+    def note(_cursor: object, statement: str, _values: object) -> bool:
+        told.append(statement.partition(" VALUES")[0])
+        return True
+
+    store._cursor.exec_trace = note
+    yield told
+    store._cursor.exec_trace = None
+
+
+def test_an_append_and_a_step_are_one_statement_each(stores: list[SqliteStore]) -> None:
+    hf = Holdfast(stores[0])
+    hf.sessions.create(id="s", title="t")
+    hf.sessions.append("s", Message.user("first"))
+    with statements(stores[0]) as told:
+        hf.sessions.append("s", Message.user("second"))
+        hf.checkpoints.create(session_id="s", messages=[Message.user("third")])
+    assert told == ["INSERT INTO appending", "INSERT INTO stepping"]
+    assert [one.text for one in hf.sessions.messages("s")] == ["first", "second", "third"]
+    assert hf.verify().problems == []
+
+
+def test_a_head_that_another_has_moved_is_seen(stores: list[SqliteStore]) -> None:
+    one, other = map(Holdfast, stores)
+    one.sessions.create(id="s", title="t")
+    for hf, text in ((one, "a"), (other, "b"), (one, "c"), (other, "d")):
+        hf.sessions.append("s", Message.user(text))
+        hf.checkpoints.create(session_id="s", messages=[Message.user(f"{text} kept")])
+    said = [message.text for message in one.sessions.messages("s")]
+    assert said == ["a", "a kept", "b", "b kept", "c", "c kept", "d", "d kept"]
+    assert one.verify().problems == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_session_that_another_has_deleted_gets_nothing(stores: list[SqliteStore], again: bool) -> None:
+    one, other = map(Holdfast, stores)
+    one.sessions.create(id="s", title="t")
+    for _ in range(3):
+        one.sessions.append("s", Message.user("gone"))
+    other.sessions.delete("s")
+    if again:
+        other.sessions.create(id="s", title="t")
+        one.sessions.append("s", Message.user("new"))
+        assert [message.text for message in other.sessions.messages("s")] == ["new"]
+    else:
+        with pytest.raises(NotFound):
+            one.sessions.append("s", Message.user("new"))
+    assert one.verify().problems == []
+
+
+def test_what_is_refused_leaves_nothing(stores: list[SqliteStore]) -> None:
+    hf = Holdfast(stores[0])
+    hf.sessions.create(id="s", title="t")
+    hf.sessions.append("s", Message.user("first", id="m"))
+    kept = hf.checkpoints.create(session_id="s", messages=[Message.user("second")], id="c")
+    before = dump(stores[0])
+    with pytest.raises(AlreadyExists):
+        hf.sessions.append("s", Message.user("another", id="m"))
+    with pytest.raises(AlreadyExists):
+        hf.checkpoints.create(session_id="s", messages=[Message.user("another", id="m")])
+    with pytest.raises(AlreadyExists):
+        hf.checkpoints.create(session_id="s", messages=[Message.user("third")], id=kept.id)
+    assert dump(stores[0]) == before
+    assert not stores[0]._con.in_transaction
