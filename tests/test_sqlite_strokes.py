@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 from holdfast import AlreadyExists, Message, NotFound
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
+from holdfast.contracts import Moved, Planned
 from holdfast.testing.records import dump
+
+LONG_S = 30
 
 
 @pytest.fixture
@@ -58,6 +62,41 @@ def test_a_head_that_another_has_moved_is_seen(stores: list[SqliteStore]) -> Non
     said = [message.text for message in one.sessions.messages("s")]
     assert said == ["a", "a kept", "b", "b kept", "c", "c kept", "d", "d kept"]
     assert one.verify().problems == []
+
+
+def test_a_refused_append_is_tried_once_and_then_one_by_one(stores: list[SqliteStore]) -> None:
+    one, other = map(Holdfast, stores)
+    one.sessions.create(id="s", title="t")
+    for hf in (one, other, one, other):
+        hf.sessions.append("s", Message.user("hello"))
+    with statements(stores[0]) as told:
+        one.sessions.append("s", Message.user("hello"))
+    assert [words for words in told if words.startswith(("INSERT", "BEGIN", "ROLLBACK"))] == [
+        "INSERT INTO appending",
+        "BEGIN IMMEDIATE",
+        "ROLLBACK",
+        "BEGIN IMMEDIATE",
+        next(words for words in told if words.startswith("INSERT INTO messages")),
+    ]
+
+
+def test_a_refused_stroke_among_others_is_refused_alone(stores: list[SqliteStore]) -> None:
+    one, other = map(Holdfast, stores)
+    for name in "abc":
+        one.sessions.create(id=name, title="t")
+        for _ in range(2):
+            one.sessions.append(name, Message.user("said"))
+    plans = {name: one.sessions._plan_append(name, Message.user("planned")) for name in "abc"}
+    other.sessions.append("b", Message.user("faster"))
+    until = time.monotonic() + LONG_S
+    done = stores[0].submit([Planned(plan.writes, None, until) for plan in plans.values()])
+    assert [type(one.exception(LONG_S)) for one in done] == [type(None), Moved, type(None)]
+    assert [[one.text for one in other.sessions.messages(name, last=1)] for name in "abc"] == [
+        ["planned"],
+        ["faster"],
+        ["planned"],
+    ]
+    assert other.verify().problems == []
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -93,7 +93,6 @@ def _create(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
 def _add_missing(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
     """Make the tables of kinds that the file has not seen yet; a new kind needs no migration."""
     present = {name for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    for name, table in tables(kinds, 0).items():
-        if name not in present:
-            for statement in table.create():
-                con.execute(statement)
+    for table in tables((kind for kind in kinds if kind.name not in present), 0).values():
+        for statement in table.create():
+            con.execute(statement)

@@ -6,8 +6,7 @@ index, and touches nothing else. The table `logs` gives each (namespace, …, lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -489,9 +488,10 @@ def _bounds(query: Query) -> tuple[int, int]:
 Table = PlainTable | LogTable
 
 
-_plain_table = lru_cache(maxsize=256)(PlainTable)  # which knows statements only, and many to write out
-
-
-def tables(kinds: Iterable[Kind], space: int) -> dict[str, Table]:
-    """The layout of each kind."""
-    return {kind.name: LogTable(kind, space) if kind.log else _plain_table(kind, space) for kind in kinds}
+def tables(kinds: Iterable[Kind], space: int, known: Mapping[str, Table] | None = None) -> dict[str, Table]:
+    """The layout of each kind; what knows statements only is taken from another layout of the same space."""
+    plain = known or {}
+    return {
+        kind.name: LogTable(kind, space) if kind.log else plain.get(kind.name) or PlainTable(kind, space)
+        for kind in kinds
+    }

@@ -161,8 +161,8 @@ class SqliteStore:
             self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
         self._cursor = self._con.cursor()  # one for all writes, since making one takes as long as some of them
-        self._writer = SqliteReader(self._con, tables(KINDS, self.space))
         self._layout = tables(KINDS, self.space)
+        self._writer = SqliteReader(self._con, tables(KINDS, self.space, self._layout))
         self.text = SqliteSearch(self, self._opened.read_only)
         self._strokes = None if self._opened.read_only else Strokes(self._con, self._writer.layout)
         self._leaving = Leaving(self.space)
@@ -379,7 +379,9 @@ class SqliteStore:
         if len(hopeful) < len(batch):
             return None
         try:
-            return [self._apply(writes) for writes in hopeful]
+            if len(hopeful) == 1:  # no stroke, then, or a refused one
+                return [self._apply(hopeful[0])]
+            return [self._at_a_stroke(writes) or self._apply(writes) for writes in hopeful]
         except apsw.Error:
             raise
         except Exception:  # noqa: BLE001 — each is done again by itself, and then says it
@@ -432,8 +434,6 @@ class SqliteStore:
         return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
-        if self._at_a_stroke(writes) is not None:
-            return writes
         con, layout, leaving, size = self._cursor, self._writer.layout, self._leaving, 0
         if leaving.some:
             leaving.clear()
