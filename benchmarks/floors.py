@@ -3,7 +3,8 @@
 synced   append of the text to a file + fdatasync
 bare     prepared INSERT of the text + commit
 by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
-         row, INSERT with a unique id, one transaction; also in the next turn of an event loop
+         row, INSERT with a unique id, one transaction; also in the next turn of an event loop. The rows are ours;
+         we have SQLite write them by one statement (decision 0027), which nobody would write by hand
 """
 
 from __future__ import annotations
