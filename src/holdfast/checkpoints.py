@@ -177,7 +177,8 @@ class Checkpoints(Pruning):
             restore = restore_of(self._store, agent_id)
             if restore is not None and restore.published:
                 return True
-            if present.checkpoints == 0 or self._store.count(Query(kind=MARKS, prefix=(agent_id,), limit=1)) > 0:
+            moved = self._store.scan(Query(kind=MARKS, prefix=(agent_id,), limit=1))
+            if present.checkpoints == 0 or next(iter(moved), None) is not None:
                 return True
             last = next(records.newest_first(self._store, present.uid), None)
             if last is None or last.fields[0] != present.checkpoint_id:

@@ -96,7 +96,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
     `prefix` fixes the leading key parts; `low` and `high` bound the next part, both inclusive. The order
     is by key, or by the field `order` and then by key. `after` continues behind the record with these
-    order values.
+    order values. `where` names fields and, of a kind that is no log, parts of the key.
     """
 
     kind: Kind
@@ -122,7 +122,7 @@ class Reader(Protocol):
         ...
 
     def count(self, query: Query) -> int:
-        """How many records match, without reading them."""
+        """How many records match, without reading them; `after` and `limit` are for scans."""
         ...
 
 

@@ -328,6 +328,30 @@ class CheckpointKit(HoldfastKit):
                 hf.checkpoints.create(**owner, id="c", replace=overwrite)
         assert list(again().checkpoints.list()) == [made]
 
+    @pytest.mark.parametrize("owner", [{"agent_id": "scout"}, {"session_id": "b"}])
+    def test_an_id_that_anothers_checkpoint_got_is_taken(
+        self, hf: Holdfast, again: Again, owner: dict[str, Any]
+    ) -> None:
+        begin(hf, "a", "b")
+        made = [hf.checkpoints.create(session_id=name) for name in "abab"]
+        for one in made[::2]:
+            for overwrite in (False, True):
+                with pytest.raises(AlreadyExists):
+                    hf.checkpoints.create(**owner, id=one.id, replace=overwrite)
+        assert list(again().checkpoints.list()) == made[::-1]
+
+    def test_a_checkpoint_is_repeated_by_the_id_it_got(self, hf: Holdfast, again: Again) -> None:
+        begin(hf, "a")
+        hf.checkpoints.create(session_id="a")
+        later = users("later")
+        made = hf.checkpoints.create(session_id="a", messages=later)
+        assert hf.checkpoints.create(session_id="a", messages=later, id=made.id) == made
+        with pytest.raises(AlreadyExists):
+            hf.checkpoints.create(session_id="a", messages=users("another"), id=made.id)
+        hf = again()
+        assert hf.checkpoints.get(made.id) == made
+        assert said(hf, made) == ["hello a", "later"]
+
     def test_the_id_of_another_agents_checkpoint_is_taken(self, hf: Holdfast, again: Again) -> None:
         begin(hf)
         begin(hf, agent="other")

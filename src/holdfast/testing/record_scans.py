@@ -6,9 +6,21 @@ import pytest
 
 from holdfast.contracts import Delete, Key, Query, RecordStore
 from holdfast.filters import Filter
-from holdfast.kinds import AGENTS, BRANCHES, HEADS, MESSAGES, REVISIONS, USAGES, Kind
+from holdfast.kinds import AGENTS, BRANCHES, CHECKPOINTS, HEADS, MESSAGES, REVISIONS, USAGES, Kind
 from holdfast.testing.opening import StoreKit
-from holdfast.testing.records import HOSTILE, agent, branch, head, ids, insert, keys, message, revision, usage
+from holdfast.testing.records import (
+    HOSTILE,
+    agent,
+    branch,
+    checkpoint,
+    head,
+    ids,
+    insert,
+    keys,
+    message,
+    revision,
+    usage,
+)
 
 MANY = 1_234
 PLACES = [("g", 1, 9), ("h", 1, 1), ("h", 1, 2), ("h", 1, 10), ("h", 2, 2), ("h", 11, 1), ("i", 1, 1)]
@@ -93,6 +105,21 @@ class ScanTests(StoreKit):
     def test_a_record_must_pass_every_filter(self, store: RecordStore) -> None:
         insert(store, [head("a", 1, agent_id="x"), head("b", 2, agent_id="x"), head("c", 2, agent_id="y")])
         assert ids(store, Filter("agent_id", "=", "x"), Filter("updated_at", ">=", 2)) == ["b"]
+
+    def test_a_part_of_the_key_is_filtered_like_a_field(self, store: RecordStore) -> None:
+        insert(
+            store, [checkpoint("s", 1, "a"), checkpoint("s", 2, "b"), checkpoint("t", 1, "c"), checkpoint("t", 2, "d")]
+        )
+        at, named = Filter("at", "=", 1), Filter("id", "=", "c")
+        assert keys(store, Query(kind=CHECKPOINTS, where=(at,))) == [("s", 1), ("t", 1)]
+        assert keys(store, Query(kind=CHECKPOINTS, where=(at, named))) == [("t", 1)]
+
+    def test_records_are_found_by_what_they_lack_though_it_is_unique(self, store: RecordStore) -> None:
+        insert(store, [checkpoint("s", 1, None), checkpoint("s", 2, "b"), checkpoint("t", 1, None)])
+        assert keys(store, Query(kind=CHECKPOINTS, where=(Filter("id", "=", None),))) == [
+            ("s", 1),
+            ("t", 1),
+        ]
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_a_filter_takes_its_value_literally(self, store: RecordStore, value: str) -> None:

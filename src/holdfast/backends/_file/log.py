@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.journal import Journal, Step
 from holdfast.backends._file.lines import is_sound, lines_in, read_line, read_sound, salvage, write_line
-from holdfast.backends._file.rows import Values, picker
+from holdfast.backends._rows import Values, picker
 from holdfast.contracts import Key, Record
 from holdfast.kinds import Kind
 

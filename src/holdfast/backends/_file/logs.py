@@ -15,7 +15,7 @@ from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.journal import Journal, Step
 from holdfast.backends._file.lines import key_in
 from holdfast.backends._file.log import Log, Row
-from holdfast.backends._file.rows import Values, ordered, passing, picker
+from holdfast.backends._rows import Values, ordered, passing, picker
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
 

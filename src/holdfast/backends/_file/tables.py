@@ -16,7 +16,7 @@ from holdfast.backends._file.disk import Disk
 from holdfast.backends._file.journal import Journal, Step
 from holdfast.backends._file.lines import key_in, lines_in, read_sound, salvage, write_line
 from holdfast.backends._file.log import Row
-from holdfast.backends._file.rows import Rows
+from holdfast.backends._rows import Rows
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
 

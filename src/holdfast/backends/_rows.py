@@ -87,8 +87,18 @@ class _Index:
 
     def __init__(self, kind: Kind, names: tuple[str, ...]) -> None:
         self.names = names
-        self.values_of = picker(kind, names)
         self.keys: dict[Values, set[Key]] = {}
+        self._values_of = picker(kind, names)
+
+    def add(self, record: Record) -> None:
+        self.keys.setdefault(self._values_of(record), set()).add(record.key)
+
+    def discard(self, record: Record) -> None:
+        values = self._values_of(record)
+        keys = self.keys[values]
+        keys.discard(record.key)
+        if not keys:
+            del self.keys[values]
 
 
 class Rows:
@@ -112,8 +122,8 @@ class Rows:
         key = self._unique.get(self._unique_of(record))
         return None if key is None else self._rows[key]
 
-    def keep(self, key: Key, record: Record | None) -> None:
-        """Have this record there, or nothing."""
+    def keep(self, key: Key, record: Record | None) -> Record | None:
+        """Have this record there, or nothing; returns what was there before."""
         before = self._rows.pop(key, None)
         if before is not None:
             self._unlist(before)
@@ -124,13 +134,14 @@ class Rows:
         if record is not None:
             self._rows[key] = record
             self._list(record)
+        return before
 
     def _list(self, record: Record) -> None:
         unique = self._unique_of(record)
         if unique and None not in unique:
             self._unique[unique] = record.key
         for index in self._indexes:
-            index.keys.setdefault(index.values_of(record), set()).add(record.key)
+            index.add(record)
         for order, places in self._orders.items():
             insort(places, _place(record, order))
 
@@ -139,7 +150,7 @@ class Rows:
         if self._unique.get(unique) == record.key:
             del self._unique[unique]
         for index in self._indexes:
-            index.keys[index.values_of(record)].discard(record.key)
+            index.discard(record)
         for order, places in self._orders.items():
             del places[bisect_left(places, _place(record, order))]
 
@@ -162,8 +173,9 @@ class Rows:
         if not named:
             return None
         named |= {part.name: value for part, value in zip(self.kind.key, query.prefix, strict=False)}
-        if self.kind.unique and not set(self.kind.unique) - named.keys():
-            key = self._unique.get(tuple(named[name] for name in self.kind.unique))
+        unique = tuple(named.get(name) for name in self.kind.unique)
+        if unique and None not in unique:
+            key = self._unique.get(unique)
             return [] if key is None else [key]
         for index in self._indexes:
             if not set(index.names) - named.keys():
