@@ -12,8 +12,9 @@ import pytest
 from holdfast import AlreadyExists, Message, NotFound
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.contracts import Moved, Planned
-from holdfast.testing.records import dump
+from holdfast.contracts import Insert, Moved, Planned, Query, Require, Write
+from holdfast.kinds import MESSAGES
+from holdfast.testing.records import dump, message
 
 LONG_S = 30
 
@@ -36,9 +37,10 @@ def statements(store: SqliteStore) -> Iterator[list[str]]:
         told.append(statement.partition(" VALUES")[0])
         return True
 
-    store._cursor.exec_trace = note
+    assert store._writing is not None
+    store._writing._cursor.exec_trace = note
     yield told
-    store._cursor.exec_trace = None
+    store._writing._cursor.exec_trace = None
 
 
 def test_an_append_and_a_step_are_one_statement_each(stores: list[SqliteStore]) -> None:
@@ -78,6 +80,54 @@ def test_a_refused_append_is_tried_once_and_then_one_by_one(stores: list[SqliteS
         "BEGIN IMMEDIATE",
         next(words for words in told if words.startswith("INSERT INTO messages")),
     ]
+
+
+def test_a_refused_append_leaves_the_others_at_one_statement(stores: list[SqliteStore]) -> None:
+    one, other = map(Holdfast, stores)
+    for name in "ab":
+        one.sessions.create(id=name, title="t")
+        one.sessions.append(name, Message.user("first"))
+    other.sessions.append("a", Message.user("faster"))
+    one.sessions.append("a", Message.user("refused, and said again"))
+    with statements(stores[0]) as told:
+        one.sessions.append("b", Message.user("second"))
+    assert told == ["INSERT INTO appending"]
+
+
+def test_a_number_of_a_conversation_that_was_undone_is_not_used(stores: list[SqliteStore]) -> None:
+    one, other = stores
+    with pytest.raises(Moved):
+        one.commit([Insert(message("h", 1, 1)), Require(MESSAGES, ("none", 1, 1), b"x" * 32)])
+    other.commit([Insert(message("other", 1, 1))])  # gets the number that was given back
+    one.commit([Insert(message("h", 1, 1))])
+    found = [record.key for record in other.scan(Query(kind=MESSAGES))]
+    assert found == [("h", 1, 1), ("other", 1, 1)]
+
+
+def test_a_number_found_behind_a_refusal_goes_with_its_transaction(stores: list[SqliteStore]) -> None:
+    one, other = stores
+    refused: list[Write] = [Insert(message("x", 1, 1)), Require(MESSAGES, ("none", 1, 1), b"x" * 32)]
+    batch: list[list[Write]] = [[Insert(message("h", 1, 1))], refused, [Insert(message("h", 1, 2))]]
+    one._con.set_commit_hook(lambda: True)  # the commit fails
+    for done in one.submit([Planned(writes, None, time.monotonic() + LONG_S) for writes in batch]):
+        assert done.exception(LONG_S) is not None
+    one._con.set_commit_hook(None)
+    other.commit([Insert(message("other", 1, 1))])  # gets the number that was given back
+    one.commit([Insert(message("h", 1, 2))])
+    assert [record.key for record in other.scan(Query(kind=MESSAGES))] == [("h", 1, 2), ("other", 1, 1)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_an_interrupted_commit_has_left_open_is_not_joined(stores: list[SqliteStore], again: bool) -> None:
+    hf = Holdfast(stores[0])
+    hf.sessions.create(id="s", title="t")
+    hf.sessions.append("s", Message.user("first"))
+    stores[0]._con.execute("BEGIN IMMEDIATE")
+    if again:
+        (done,) = stores[0].submit([Planned([Insert(message("h", 1, 1))], None, time.monotonic() + LONG_S)])
+        assert done.exception(LONG_S) is None
+    hf.sessions.append("s", Message.user("second"))
+    assert [one.text for one in Holdfast(stores[1]).sessions.messages("s")] == ["first", "second"]
 
 
 def test_a_refused_stroke_among_others_is_refused_alone(stores: list[SqliteStore]) -> None:

@@ -1,14 +1,12 @@
-"""A lock file that processes queue on, with a deadline, and that a dead holder cannot keep."""
+"""Lock files that processes queue on, with a deadline, and that a dead holder cannot keep."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillWaiting
+from abc import ABC, abstractmethod
 
 # A commit takes less time than waking somebody who queues. So who finds the lock taken looks again for a few
 # milliseconds before it queues, and goes on at once when it finds it free.
@@ -19,20 +17,100 @@ _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _LET_GO = fcntl.LOCK_UN
 
 
-class FileLock:
-    """An exclusive lock between processes. Within one process its user takes turns by other means."""
+class Wait:
+    """A place in the queue for a lock, kept by a thread of its own."""
+
+    def __init__(self, shared: bool) -> None:
+        self.shared = shared
+        self.wanted = True
+        self.granted = threading.Event()
+
+
+class Queued(ABC):
+    """A lock on files that is waited for until a deadline. Within one process its user takes turns by other means.
+
+    flock has no timeout, but its queue is fair; so a thread waits in it and may outlive the deadline. While there is
+    one, the lock is nobody's of this process.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._wait: Wait | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _take(self, shared: bool, blocking: int) -> bool:
+        """Take the files' locks; False where that would block, and may not."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Let the next one have them."""
+
+    @abstractmethod
+    def _give_back(self) -> None:
+        """Close the files."""
+
+    def _queue_up(self, shared: bool) -> Wait:
+        """Stand in the queue, or take the place that somebody has given up; with the mutex held."""
+        if self._wait is None:
+            self._wait = Wait(shared)
+            threading.Thread(target=self._stand, args=(self._wait,), name="holdfast-lock", daemon=True).start()
+        self._wait.wanted = True
+        return self._wait
+
+    def _stand(self, wait: Wait) -> None:
+        self._take(wait.shared, blocking=0)
+        with self._mutex:
+            if self._closed:
+                self._give_back()
+            elif wait.wanted:
+                wait.granted.set()
+            else:
+                self._let_go()  # before anybody of this process can take it again
+                self._wait = None
+
+    def _is_granted(self, wait: Wait, until: float) -> bool:
+        """Whether the lock comes by this moment of the monotonic clock; after it, it is wanted no more."""
+        try:
+            wait.granted.wait(max(0.0, until - time.monotonic()))
+        except BaseException:  # as by Ctrl-C; nobody would ever let go of what comes later
+            if self._leave_queue(wait):
+                self.release()
+            raise
+        return self._leave_queue(wait)
+
+    def _leave_queue(self, wait: Wait) -> bool:
+        with self._mutex:
+            if wait.granted.is_set():
+                self._wait = None
+            else:
+                wait.wanted = False
+            return wait.granted.is_set()
+
+    def release(self) -> None:
+        """Let the next one have it; fine if it is not held."""
+        if self._wait is None:
+            self._let_go()
+
+    def close(self) -> None:
+        """Give the files back, at once or when the one who waits for them wakes."""
+        with self._mutex:
+            if not self._closed:
+                self._closed = True
+                if self._wait is None:
+                    self._give_back()
+
+
+class FileLock(Queued):
+    """An exclusive lock between processes."""
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._mutex = threading.Lock()
-        self._waiter: ThreadPoolExecutor | None = None
-        self._waiting: Future[None] | None = None
-        self._wanted = False
-        self._granted = False
 
     def take_free(self) -> bool:
         """Take the lock if nobody has it and nobody of this process waits for it."""
-        if self._waiting is not None:
+        if self._wait is not None:
             return False
         try:
             _flock(self._fd, _TRY)
@@ -48,40 +126,16 @@ class FileLock:
             if time.monotonic() + pause >= until:
                 break
             time.sleep(pause)
-        waiting = self._join_queue()
-        with contextlib.suppress(StillWaiting):
-            waiting.result(timeout=max(0.0, until - time.monotonic()))
         with self._mutex:
-            if self._granted:
-                self._waiting = None
-            else:
-                self._wanted = False
-            return self._granted
+            wait = self._queue_up(shared=False)
+        return self._is_granted(wait, until)
 
-    def _join_queue(self) -> Future[None]:
-        with self._mutex:
-            self._wanted = True
-            if self._waiting is None:
-                self._granted = False
-                self._waiter = self._waiter or ThreadPoolExecutor(1, "holdfast-lock")
-                self._waiting = self._waiter.submit(self._wait)
-            return self._waiting
+    def _take(self, shared: bool, blocking: int) -> bool:  # noqa: ARG002 — it is held alone
+        _flock(self._fd, fcntl.LOCK_EX | blocking)
+        return True
 
-    def _wait(self) -> None:
-        # flock has no timeout, but its queue is fair; so a thread waits in it and may outlive the deadline.
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        with self._mutex:
-            self._granted = self._wanted
-            if not self._wanted:
-                self._waiting = None
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-
-    def release(self) -> None:
-        """Let the next one have it."""
+    def _let_go(self) -> None:
         _flock(self._fd, _LET_GO)
 
-    def close(self) -> None:
-        """Give the file back."""
-        if self._waiter is not None:
-            self._waiter.shutdown(wait=False)
+    def _give_back(self) -> None:
         os.close(self._fd)

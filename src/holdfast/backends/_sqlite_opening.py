@@ -58,6 +58,7 @@ def connect(path: str, flags: int, vfs: str | None) -> apsw.Connection:
     con = apsw.Connection(path, flags=flags, vfs=vfs)
     # Else a statement is compiled anew for every value that is bound to it, in case another plan were better.
     con.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    con.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)  # a column that is not there is an error, and no text
     return con
 
 

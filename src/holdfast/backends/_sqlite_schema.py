@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import apsw
 
 from holdfast.backends._sqlite_blobs import TABLES as BLOB_TABLES
-from holdfast.backends._sqlite_tables import LOGS, tables
+from holdfast.backends._sqlite_tables import tables
 from holdfast.errors import MigrationError, NotFound
 from holdfast.kinds import Kind
 
@@ -19,6 +19,12 @@ VERSION = 2
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 
 SPACES = "CREATE TABLE spaces (space INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
+LOGS = (
+    "CREATE TABLE logs (log INTEGER PRIMARY KEY AUTOINCREMENT, family INTEGER, space INTEGER NOT NULL,"
+    " kind TEXT NOT NULL, owner TEXT NOT NULL, branch INTEGER NOT NULL, UNIQUE (space, kind, owner, branch))"
+)
+# A log is (owner, branch), as a history and its branch; all logs of one owner are a family, numbered by
+# the first of them, within which ids are unique.
 
 
 def _add_blobs(con: apsw.Connection) -> None:

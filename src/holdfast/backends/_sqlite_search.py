@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import apsw
 
 from holdfast.backends import _sqlite_words as tables
-from holdfast.backends._sqlite_tables import LAST
+from holdfast.backends._sqlite_logs import LAST
 from holdfast.backends._sqlite_words import Log
 from holdfast.contracts import Hit, Ranked, Reader, Record, Write
 from holdfast.deadlines import deadline, remaining, within
@@ -27,7 +27,8 @@ from holdfast.kinds import MESSAGES
 from holdfast.matching import Wanted, indexed
 
 if TYPE_CHECKING:
-    from holdfast.backends.sqlite import SqliteReader, SqliteStore
+    from holdfast.backends._sqlite_reading import SqliteReader
+    from holdfast.backends.sqlite import SqliteStore
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import apsw
 
-from holdfast.backends._sqlite_tables import LogTable, PlainTable, Table
+from holdfast.backends._sqlite_logs import LogTable
+from holdfast.backends._sqlite_tables import PlainTable, Table
 from holdfast.contracts import MAX_BYTES, Insert, Put, Write
 from holdfast.filters import Scalar
 from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES

@@ -14,7 +14,7 @@ from typing import Literal
 import apsw
 from msgspec import Struct
 
-from holdfast.backends._sqlite_tables import LAST, POSITIONS
+from holdfast.backends._sqlite_logs import LAST, POSITIONS
 from holdfast.contracts import Query
 from holdfast.kinds import MESSAGES
 from holdfast.matching import VERSION, indexed, plain

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from types import TracebackType
 from typing import Any, Literal
 
 import apsw
@@ -33,86 +32,20 @@ from holdfast.backends._sqlite_opening import (
     translate,
     translated,
 )
+from holdfast.backends._sqlite_reading import Reading, SqliteReader
 from holdfast.backends._sqlite_search import SqliteSearch
-from holdfast.backends._sqlite_strokes import Strokes
-from holdfast.backends._sqlite_tables import LogTable, Table, tables
-from holdfast.backends._sqlite_words import Leaving
-from holdfast.contracts import (
-    MAX_BYTES,
-    MAX_WRITES,
-    Delete,
-    Insert,
-    Inspection,
-    Key,
-    Moved,
-    Planned,
-    Put,
-    Query,
-    Rebase,
-    Record,
-    Require,
-    Sharing,
-    Taken,
-    Write,
-    check_limits,
-)
+from holdfast.backends._sqlite_tables import tables
+from holdfast.backends._sqlite_writing import Outcome, Writing
+from holdfast.contracts import Inspection, Key, Planned, Query, Rebase, Record, Sharing, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
-from holdfast.errors import (
-    AlreadyExists,
-    BackendError,
-)
-from holdfast.kinds import KINDS, MESSAGES, Kind
+from holdfast.errors import AlreadyExists, BackendError
+from holdfast.kinds import KINDS, Kind
 
 Durability = Literal["full", "normal"]
 LONGEST_PAUSE_S = 0.05
 MOMENT_S = 0.002  # as long as an event loop may wait for a sync
 MOST_AT_ONCE = 64  # commits that it may do by itself in one go
 WAL_LIMIT = 16 * 1024 * 1024
-
-
-class SqliteReader:
-    """Reads on one connection; inside a commit it is handed to `rebase`."""
-
-    def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
-        self.con = con
-        self.layout = layout
-        self.indexed_at: int | None = None  # the data version at which all text was known to be indexed
-
-    def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
-        table = self.layout[kind.name]
-        return [table.get(self.con, key) for key in keys]
-
-    def get_at_once(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
-        """The same of one instant: in a transaction of their own, which also costs less than one for each."""
-        self.con.execute("BEGIN")
-        try:
-            return self.get(kind, keys)
-        finally:
-            self.con.execute("COMMIT")
-
-    def scan(self, query: Query) -> Iterator[Record]:
-        return self.layout[query.kind.name].select(self.con, query)
-
-    def count(self, query: Query) -> int:
-        return self.layout[query.kind.name].count(self.con, query)
-
-
-class _Reading:
-    """The use of a reader, which then goes back to the others."""
-
-    __slots__ = ("_idle", "_reader")
-
-    def __init__(self, reader: SqliteReader, idle: deque[SqliteReader]) -> None:
-        self._reader = reader
-        self._idle = idle
-
-    def __enter__(self) -> SqliteReader:
-        return self._reader
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._idle.append(self._reader)
-        if isinstance(error, apsw.Error):
-            raise translate(error) from error
 
 
 class SqliteStore:
@@ -160,15 +93,9 @@ class SqliteStore:
         else:
             self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
-        self._cursor = self._con.cursor()  # one for all writes, since making one takes as long as some of them
         self._layout = tables(KINDS, self.space)
-        self._writer = SqliteReader(self._con, tables(KINDS, self.space, self._layout))
+        self._writing = None if self._opened.read_only else Writing(self._con, self.space, self._layout)
         self.text = SqliteSearch(self, self._opened.read_only)
-        self._strokes = None if self._opened.read_only else Strokes(self._con, self._writer.layout)
-        self._leaving = Leaving(self.space)
-        messages = self._writer.layout[MESSAGES.name]
-        assert isinstance(messages, LogTable)
-        messages.note = self._leaving.note
 
     def _connect(self) -> apsw.Connection:
         if self._opened.read_only:
@@ -194,13 +121,13 @@ class SqliteStore:
 
     # reading
 
-    def reading(self) -> _Reading:
+    def reading(self) -> Reading:
         """A connection to read on, for as long as the block lasts."""
         self._opened.to_read()
         try:
-            return _Reading(self._idle.pop(), self._idle)
+            return Reading(self._idle.pop(), self._idle)
         except IndexError:
-            return _Reading(SqliteReader(self._connect_reader(), self._layout), self._idle)
+            return Reading(SqliteReader(self._connect_reader(), self._layout), self._idle)
 
     def _connect_reader(self) -> apsw.Connection:
         with translated():
@@ -253,38 +180,20 @@ class SqliteStore:
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock = self._lock
+        lock, writing = self._lock, self._writing
         assert lock is not None
+        assert writing is not None
         self._check_synced()
         self._until = None  # asked for by whoever has to wait
-        if not lock.take_free():
-            self._take(lock)
         try:
-            applied = self._at_a_stroke(writes)
-            if applied is None:
-                applied = self._one_by_one(writes, rebase)
-        except BaseException as cause:
-            self._undo()
-            if isinstance(cause, apsw.Error):
-                raise translate(cause) from cause
-            raise
+            if not lock.take_free():
+                self._take(lock)
+            applied = writing.alone(writes, rebase)
+        except apsw.Error as cause:
+            raise translate(cause) from cause
         finally:
             lock.release()
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
-        return applied
-
-    def _one_by_one(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        """Commit what was planned or, where that is refused, what `rebase` makes of what is there."""
-        self._cursor.execute("BEGIN IMMEDIATE")
-        try:
-            applied = self._planned(rebase) if writes is None else self._apply(writes)
-        except (Moved, Taken):
-            if writes is None or rebase is None:
-                raise
-            self._undo()
-            self._cursor.execute("BEGIN IMMEDIATE")
-            applied = self._planned(rebase)
-        self._cursor.execute("COMMIT")
         return applied
 
     def _take(self, lock: FileLock) -> None:
@@ -308,15 +217,6 @@ class SqliteStore:
         if self._unsynced is not None:
             raise BackendError(f"nothing is written until the store is opened anew: {self._unsynced}")
 
-    def _planned(self, rebase: Rebase | None) -> Sequence[Write]:
-        """Apply what `rebase` makes of what is there now."""
-        return () if rebase is None else self._apply(rebase(self._writer))
-
-    def _undo(self) -> None:
-        self._forget()
-        if self._con.in_transaction:
-            self._cursor.execute("ROLLBACK")
-
     def _commit_together(self, batch: list[Request]) -> None:
         """One transaction for the whole batch, under the lock that processes queue on."""
         try:
@@ -335,12 +235,14 @@ class SqliteStore:
             else:
                 request.finish(outcome)
 
-    def _carry_out(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Sequence[Write] | Exception]:
+    def _carry_out(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Outcome]:
         """Commit the batch, let others have the lock, and sync; what came of each is then sure."""
         assert self._lock is not None
+        assert self._writing is not None
         try:
             self._check_synced()
-            outcomes = self._transaction(batch, until)
+            self._until = until
+            outcomes = self._writing.together(batch)
         finally:
             self._lock.release()
         start = time.perf_counter()
@@ -357,113 +259,6 @@ class SqliteStore:
                     request.finish(error=expired())
             batch = [request for request in batch if not request.done]
         return batch
-
-    def _transaction(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Sequence[Write] | Exception]:
-        """What came of each request, in one transaction that is committed and not yet synced."""
-        self._until = until
-        applied = self._at_a_stroke(batch[0].writes) if len(batch) == 1 else None
-        if applied is not None:
-            return [applied]
-        self._cursor.execute("BEGIN IMMEDIATE")
-        try:
-            outcomes = self._hopefully(batch) or [self._member(request) for request in batch]
-            self._cursor.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
-        return outcomes
-
-    def _hopefully(self, batch: Sequence[Request | Planned]) -> Sequence[Sequence[Write] | Exception] | None:
-        """Apply every request as if none could be refused, which is cheaper; None, with all undone, if one is."""
-        hopeful = [request.writes for request in batch if request.writes is not None]
-        if len(hopeful) < len(batch):
-            return None
-        try:
-            if len(hopeful) == 1:  # no stroke, then, or a refused one
-                return [self._apply(hopeful[0])]
-            return [self._at_a_stroke(writes) or self._apply(writes) for writes in hopeful]
-        except apsw.Error:
-            raise
-        except Exception:  # noqa: BLE001 — each is done again by itself, and then says it
-            self._undo()
-            self._con.execute("BEGIN IMMEDIATE")
-            return None
-
-    def _member(self, request: Request | Planned) -> Sequence[Write] | Exception:
-        """Apply one request of a batch; a refusal undoes it alone."""
-        try:
-            if request.writes is not None:
-                try:
-                    return self._apply_or_undo(request.writes)
-                except (Moved, Taken):
-                    if request.rebase is None:
-                        raise
-            return () if request.rebase is None else self._apply_or_undo(request.rebase(self._writer))
-        except apsw.Error:
-            raise  # the whole transaction may be gone
-        except Exception as refusal:  # noqa: BLE001 — whoever waits gets it
-            return refusal
-
-    def _forget(self) -> None:
-        for table in self._writer.layout.values():
-            if isinstance(table, LogTable):
-                table.forget()
-
-    def _apply_or_undo(self, writes: Sequence[Write]) -> Sequence[Write]:
-        try:
-            with self._con:  # a savepoint
-                self._apply(writes)
-        except BaseException:
-            self._forget()
-            raise
-        return writes
-
-    def _at_a_stroke(self, writes: Sequence[Write] | None) -> Sequence[Write] | None:
-        """Apply writes of a common shape; None, with nothing done, if theirs is another or one of them is refused.
-
-        Outside of a transaction they are committed by that, too.
-        """
-        assert self._strokes is not None
-        stroke = None if writes is None else self._strokes.of(writes)
-        if stroke is None:
-            return None
-        try:
-            self._cursor.execute(*stroke)
-        except apsw.ConstraintError:
-            return None  # done one by one, it is found out which
-        return writes
-
-    def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
-        con, layout, leaving, size = self._cursor, self._writer.layout, self._leaving, 0
-        if leaving.some:
-            leaving.clear()
-        for write in writes:
-            if type(write) is Insert:
-                record = write.record
-                layout[record.kind.name].insert(con, record)
-            elif type(write) is Put:
-                record = write.record
-                layout[record.kind.name].put(con, record, write.over)
-            else:
-                self._rarer(write)
-                continue
-            size += len(record.body)
-        if size > MAX_BYTES or len(writes) > MAX_WRITES:
-            check_limits(writes)  # which says so; what was applied is undone
-        if leaving.some:
-            leaving.carry_out(self._con)
-        return writes
-
-    def _rarer(self, write: Write) -> None:
-        con, layout = self._cursor, self._writer.layout
-        if isinstance(write, Delete):
-            if write.over is not None:
-                self._rarer(Require(write.kind, write.key, write.over))
-            layout[write.kind.name].delete(con, Query(kind=write.kind, prefix=write.key, where=write.where))
-        elif isinstance(write, Require):
-            present = layout[write.kind.name].get(con, write.key)
-            if (None if present is None else present.digest) != write.digest:
-                raise Moved(write.kind, write.key, present)
 
     # the store as a whole
 

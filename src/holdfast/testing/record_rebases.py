@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from threading import Event
 
 import pytest
@@ -163,6 +165,37 @@ class RebaseTests(StoreKit):
             first.result()
         assert [one.key for one in dump(store)] == [("fast",), ("slow",)][not written :]
 
+    def test_who_is_interrupted_while_it_waits_stands_in_nobodys_way(self, store: RecordStore, namespace: str) -> None:
+        held, release = Event(), Event()
+
+        def slow(_: Reader) -> list[Write]:
+            held.set()
+            assert release.wait(LONG_S)
+            return [Insert(session("slow"))]
+
+        with self._beside(store, namespace) as waiter, self._beside(store, namespace) as later:
+            with ThreadPoolExecutor(1) as pool:
+                first = pool.submit(store.commit, None, slow)
+                try:
+                    assert held.wait(LONG_S)
+                    with _interrupted(0.3):
+                        waiter.commit([Insert(session("waits"))])
+                finally:
+                    release.set()
+                first.result()
+            with within(LONG_S):
+                later.commit([Insert(session("later"))])
+        assert {("later",), ("slow",)} <= {one.key for one in dump(store)} <= {("later",), ("slow",), ("waits",)}
+
+    @contextmanager
+    def _beside(self, store: RecordStore, namespace: str) -> Iterator[RecordStore]:
+        """The store as another process has it, where there can be one."""
+        if store.sharing == "threads":
+            yield store
+            return
+        with closing(self.open(namespace)) as other:
+            yield other
+
     @pytest.mark.parametrize("at_once", [True, False])
     def test_submitted_commits_are_all_carried_out(self, store: RecordStore, at_once: bool) -> None:
         said = [message("h", 1, seq) for seq in range(1, 301)]
@@ -255,6 +288,28 @@ def _commits_at_once(store: RecordStore, record: Record) -> bool:
 def commit(store: RecordStore, writes: Sequence[Write] | None, plan: Rebase) -> None:
     """Commit as the domain does: on a backend that holds no lock, a refusal is planned again outside it."""
     commits.commit(store, plan, writes)
+
+
+@contextmanager
+def _interrupted(seconds: float) -> Iterator[None]:
+    """The block, until Ctrl-C after so many seconds, if it lasts that long."""
+
+    awaited = [True]
+
+    def interrupt(*_: object) -> None:
+        if awaited:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        awaited.clear()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 def _body(reader: Reader, record: Record) -> bytes:

@@ -1,0 +1,303 @@
+"""Tables of logs: rows by one integer.
+
+A log's rows sit under `log << 32 | position`, so that an append goes to the end of one page and an id
+index, and touches nothing else. The table `logs` gives each (namespace, …, log) its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import apsw
+from msgspec.structs import replace
+
+from holdfast.backends import _sql
+from holdfast.backends._sqlite_rows import Careful, Row, Runs
+from holdfast.contracts import Key, Moved, Query, Record, Taken
+from holdfast.filters import Filter, Scalar
+from holdfast.kinds import Field, Kind
+
+POSITIONS = 32
+LAST = (1 << POSITIONS) - 1
+REMEMBERED = 4096
+
+Note = Callable[[apsw.Connection, int, int, bool], None]
+
+
+class LogTable:
+    """Rows by log and position, for kinds whose key is (owner, branch, position)."""
+
+    def __init__(self, kind: Kind, space: int) -> None:
+        self.kind = kind
+        self._space = space
+        self._known: dict[tuple[Scalar, ...], int] = {}  # numbers of logs; once committed, none is used again
+        self._made: set[tuple[Scalar, ...]] = set()  # those of the present transaction
+        self.note: Note | None = None  # told which places are about to change, or to go
+        names = [f'"{field.name}"' for field in kind.fields]
+        columns = ", ".join([*names, "digest", "body"])
+        marks = ", ".join("?" * (len(names) + 2))
+        changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
+        self._select = f"SELECT place, {columns} FROM {kind.name}"
+        place = Field("place", "int")
+        self._careful = Careful(self._select, [place, *kind.fields], f"digest, body FROM {kind.name}")
+        self.inserting = (
+            f"INSERT INTO {kind.name} (place, family, {columns}) SELECT ?, family, {marks} FROM logs WHERE log = ?"
+        )
+        self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
+        self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
+
+    def create(self) -> Iterator[str]:
+        """The statements that make the table."""
+        columns = [f'"{field.name}" {_sql.SQLITE.types[field.type]}' for field in self.kind.fields]
+        body = ", ".join([*columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
+        yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
+        if self.kind.unique:
+            # The family last: ids grow with time, so that what many sessions say at once shares a page.
+            unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
+            yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} ({unique}, family)"
+
+    def begin(self) -> None:
+        """A transaction begins: the numbers that were given in earlier ones are committed, or forgotten."""
+        self._made.clear()
+
+    def forget(self) -> None:
+        """Drop the numbers of the present transaction, since it, or a part of it, did not happen.
+
+        What is left of it may look some of them up again, so they count as its own until the next one begins.
+        """
+        for log in self._made:
+            self._known.pop(log, None)
+
+    def _find(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
+        return self._known.get((owner, branch)) or self._look(con, owner, branch)
+
+    def _look(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
+        """The number of a log as it is stored, which is then remembered."""
+        rows = con.execute(
+            "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
+            (self._space, self.kind.name, owner, branch),
+        ).fetchall()
+        return self._remember(owner, branch, _whole(rows[0][0])) if rows else None
+
+    def _remember(self, owner: Scalar, branch: Scalar, log: int) -> int:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[owner, branch] = log
+        return log
+
+    def _make(self, con: apsw.Cursor, owner: Scalar, branch: Scalar) -> int:
+        key = (self._space, self.kind.name, owner)
+        first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchall()
+        con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
+        log = con.connection.last_insert_rowid()
+        family = log if first[0][0] is None else _whole(first[0][0])
+        con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
+        self._made.add((owner, branch))
+        return self._remember(owner, branch, log)
+
+    def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
+        return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
+
+    def _fetch(
+        self, con: Runs, owner: Scalar, branch: Scalar, statement: str, low: int, high: int, *rest: Scalar
+    ) -> list[Row]:
+        """Rows of one log, from position to position.
+
+        Where a number that was remembered finds none, another process may have deleted that log and begun it anew.
+        """
+        known = self._known.get((owner, branch))
+        if known is not None:
+            start = known << POSITIONS
+            rows = self._careful.fetch(con, statement, (start | low, start | high, *rest))
+            if rows:
+                return rows
+        log = self._look(con, owner, branch)
+        if log is None or log == known:
+            return []
+        start = log << POSITIONS
+        return self._careful.fetch(con, statement, (start | low, start | high, *rest))
+
+    def get(self, con: Runs, key: Key) -> Record | None:
+        position = int(key[2])
+        rows = self._fetch(con, key[0], key[1], self._range, position, position)
+        return self._record(rows[0], key[0], key[1]) if rows else None
+
+    def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
+        """What `inserting` takes, if the number of the log is known."""
+        log = self._known.get(record.key[:2])
+        if log is None:
+            return None
+        place = log << POSITIONS | record.key[2]  # type: ignore[operator]
+        return (place, *record.fields, record.digest, record.body, log)
+
+    def insert(self, con: apsw.Cursor, record: Record) -> None:
+        values = self.insert_values(record)
+        if values is None:
+            owner, branch, _ = record.key
+            if self._look(con, owner, branch) is None:
+                self._make(con, owner, branch)
+            values = self.insert_values(record)
+            assert values is not None
+        try:
+            con.execute(self.inserting, values)
+            if con.connection.changes() == 0:
+                # Another process has deleted this log since its number was learnt.
+                del self._known[record.key[:2]]
+                self.insert(con, record)
+        except apsw.ConstraintError:
+            present = self.get(con, record.key) or self._same_id(con, record)
+            if present is None:
+                raise
+            if present.key != record.key or present.digest != record.digest:
+                raise Taken(record, present) from None
+
+    def _same_id(self, con: Runs, record: Record) -> Record | None:
+        values = record.values()
+        where = tuple(Filter(name, "=", values[name]) for name in self.kind.unique[1:])
+        return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
+
+    def _place(self, con: Runs, key: Key) -> int:
+        return (self._find(con, key[0], key[1]) or 0) << POSITIONS | int(key[2])
+
+    def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
+        present = self.get(con, record.key)
+        if over is not None and (present is None or present.digest != over):
+            raise Moved(record.kind, record.key, present)
+        if present is None:
+            self.insert(con, record)
+            return
+        place = self._place(con, record.key)
+        if self.note is not None:
+            self.note(con.connection, place, place, True)
+        try:
+            con.execute(self._update, (*record.fields, record.digest, record.body, place))
+        except apsw.ConstraintError:
+            rival = self._same_id(con, record)
+            if rival is None:
+                raise
+            raise Taken(record, rival) from None
+
+    def select(self, con: Runs, query: Query) -> Iterator[Record]:
+        if len(query.prefix) == len(self.kind.key):
+            present = self.get(con, query.prefix)
+            return iter([] if present is None else [present])
+        if len(query.prefix) == 2:
+            return self._select_log(con, query)
+        if query.where and len(query.prefix) == 1:
+            return self._select_family(con, query)
+        return self._select_logs(con, query)
+
+    def _select_log(self, con: Runs, query: Query) -> Iterator[Record]:
+        owner, branch = query.prefix
+        low, high = _bounds(query)
+        parts, values = _sql.conditions(query.where)
+        clause = "".join(f" AND {part}" for part in parts)
+        order = "DESC" if query.reverse else "ASC"
+        statement = f"{self._range}{clause} ORDER BY place {order} LIMIT ?"
+        limit = -1 if query.limit is None else query.limit
+        rows = self._fetch(con, owner, branch, statement, low, high, *values, limit)
+        kind = self.kind
+        return iter([Record(kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
+
+    def _select_family(self, con: Runs, query: Query) -> Iterator[Record]:
+        """Rows of one owner by a filter, such as a message by its id."""
+        owner = query.prefix[0]
+        logs = {log: (family, branch) for log, family, branch in self._logs_of(con, owner)}
+        if not logs:
+            return iter(())
+        parts, values = _sql.conditions(query.where)
+        clause = " AND ".join(["family = ?", *parts])
+        family = next(iter(logs.values()))[0]
+        rows = self._careful.fetch(con, f"{self._select} WHERE {clause}", (family, *values))
+        found = [self._record(row, owner, logs[_whole(row[0]) >> POSITIONS][1]) for row in rows]
+        found = [record for record in found if _chosen(record.key, query)]
+        found.sort(key=lambda record: record.key, reverse=query.reverse)
+        return iter(found[: query.limit])
+
+    def _logs_of(self, con: Runs, owner: Scalar) -> list[tuple[int, int, int]]:
+        found = con.execute(
+            "SELECT log, family, branch FROM logs WHERE space = ? AND kind = ? AND owner = ? ORDER BY branch",
+            (self._space, self.kind.name, owner),
+        )
+        return [(_whole(log), _whole(family), _whole(branch)) for log, family, branch in found]
+
+    def _select_logs(self, con: Runs, query: Query) -> Iterator[Record]:
+        """Rows of several logs, one log after another."""
+        owner = query.prefix[0] if query.prefix else None
+        direction = "DESC" if query.reverse else "ASC"
+        logs = con.execute(
+            "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
+            f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
+            (self._space, self.kind.name, owner, owner, query.low or 0, LAST if query.high is None else query.high),
+        ).fetchall()
+        left = query.limit
+        for name, branch in logs:
+            after = query.after
+            if after is not None and (name, branch) != after[:2]:
+                if ((name, branch) < after[:2]) is not query.reverse:
+                    continue
+                after = None
+            one = replace(query, prefix=(name, branch), low=None, high=None, after=after, limit=left)
+            for record in self._select_log(con, one):
+                yield record
+                left = None if left is None else left - 1
+            if left == 0:
+                return
+
+    def delete(self, con: apsw.Cursor, query: Query) -> None:
+        if len(query.prefix) == 3 or query.where:
+            for record in list(self.select(con, query)):
+                place = self._place(con, record.key)
+                if self.note is not None:
+                    self.note(con.connection, place, place, False)
+                con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (place,))
+            return
+        names = ["owner", "branch"][: len(query.prefix)]
+        clause = " AND ".join(["space = ?", "kind = ?", *(f"{name} = ?" for name in names)])
+        chosen = (self._space, self.kind.name, *query.prefix)
+        for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
+            start = _whole(log) << POSITIONS
+            if self.note is not None:
+                self.note(con.connection, start, start | LAST, False)
+            con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
+        con.execute(f"DELETE FROM logs WHERE {clause}", chosen)
+        self._known.clear()
+
+    def count(self, con: Runs, query: Query) -> int:
+        if query.prefix or query.where or query.limit is not None:
+            return sum(1 for _ in self.select(con, query))
+        return self._sum(con, "count(*)")
+
+    def size(self, con: Runs) -> int:
+        """The bytes of all bodies."""
+        return self._sum(con, "coalesce(sum(length(body)), 0)")
+
+    def _sum(self, con: Runs, what: str) -> int:
+        """Of all rows of the space, and of no other: log by log, by the key."""
+        found = con.execute(
+            f"SELECT {what} FROM logs CROSS JOIN {self.kind.name} ON place BETWEEN log << {POSITIONS} AND"
+            f" (log << {POSITIONS} | {LAST}) WHERE logs.space = ? AND logs.kind = ?",
+            (self._space, self.kind.name),
+        ).fetchall()
+        return _whole(found[0][0])
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _chosen(key: Key, query: Query) -> bool:
+    """Whether a key is within a query's bounds on the branch, and behind where it continues."""
+    branch = _whole(key[1])
+    if (query.low is not None and branch < query.low) or (query.high is not None and branch > query.high):
+        return False
+    return query.after is None or (key < query.after if query.reverse else key > query.after)
+
+
+def _bounds(query: Query) -> tuple[int, int]:
+    low, high = query.low or 0, LAST if query.high is None else query.high
+    if query.after is not None:
+        at = int(query.after[-1])  # type: ignore[arg-type]
+        low, high = (low, min(high, at - 1)) if query.reverse else (max(low, at + 1), high)
+    return low, high
