@@ -3,8 +3,9 @@
 synced   append of the text to a file + fdatasync
 bare     prepared INSERT of the text + commit
 by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
-         row, INSERT with a unique id, one transaction; also in the next turn of an event loop. The rows are ours;
-         we have SQLite write them by one statement (decision 0027), which nobody would write by hand
+         row, INSERT with a unique id, one transaction; also in the next turn of an event loop, for one task and
+         for many that share a commit. The rows are ours; we have SQLite write them by one statement (decision
+         0027), which nobody would write by hand
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from uuid_utils import uuid7
 from holdfast.ids import new_uid
 
 Append = Callable[[], None]
+Said = tuple[tuple[object, ...], tuple[object, ...]]  # a head in its new place, and a message
 encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -119,7 +121,7 @@ class Conversation:
         con.execute(first, (self._session,))
         self._n, self._link, self._head_digest, self._kept, self._parent = 0, bytes(32), b"\0", "", ""
 
-    def said(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    def said(self) -> Said:
         """The head in its new place, and the message."""
         self._n += 1
         n, now, self._message_id = self._n, datetime.now(UTC), str(uuid7())
@@ -171,7 +173,7 @@ class ByHand(Conversation):
         asyncio.get_running_loop().call_soon(self.append)
         await asyncio.sleep(0)
         if self._n == before:
-            raise RuntimeError("the loop did something else first")
+            raise RuntimeError("nothing was committed")
 
     def step(self) -> None:
         """Append + checkpoint."""
@@ -190,14 +192,40 @@ class Together:
         self._all = [Conversation(self._con, number) for number in range(1, sessions + 1)]
 
     def append(self) -> None:
-        writes = [one.said() for one in self._all]
+        self.commit([(one, one.said()) for one in self._all])
+
+    def commit(self, said: Sequence[tuple[Conversation, Said]]) -> None:
         self._con.execute("BEGIN IMMEDIATE")
-        for one, rows in zip(self._all, writes, strict=True):
+        for one, rows in said:
             one.write(*rows)
         self._con.execute("COMMIT")
 
     def close(self) -> None:
         self._con.close()
+
+
+class OnTasks(Together):
+    """The same by a task each: what all have said is committed in the loop's next turn."""
+
+    def __init__(self, path: Path, sessions: int) -> None:
+        super().__init__(path, sessions)
+        self._said: list[tuple[Conversation, Said]] = []
+        self._commits = 0
+
+    async def append_of(self, session: int) -> None:
+        one = self._all[session]
+        if not self._said:
+            asyncio.get_running_loop().call_soon(self._commit)
+        self._said.append((one, one.said()))
+        before = self._commits
+        await asyncio.sleep(0)
+        if self._commits == before:
+            raise RuntimeError("nothing was committed")
+
+    def _commit(self) -> None:
+        said, self._said = self._said, []
+        self.commit(said)
+        self._commits += 1
 
 
 class BareRows:

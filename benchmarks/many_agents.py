@@ -30,6 +30,7 @@ WORKLOAD = "32 async agents, disk"
 AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
 HAND = f"the same statements by hand, {AGENTS} in one commit"
+TASKS = f"the same statements by hand, {AGENTS} tasks of a loop"
 
 Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
@@ -114,13 +115,34 @@ def saver(path: Path, runner: asyncio.Runner) -> Iterator[Round]:
     runner.run(entered.__aexit__(None, None, None))
 
 
-def results(quick: bool) -> Section:
-    section = Section(title="32 agents in one process, SQLite, on the disk")
-    rounds, each = (2, 2) if quick else (7, 12)
+def beside_floors(section: Section, rounds: int, each: int) -> None:
+    """With nobody else around, who would leave the caches cold."""
     with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        tasks = stack.enter_context(closing(floors.OnTasks(at / "tasks.db", AGENTS)))
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
             HAND: all_together(stack.enter_context(closing(floors.Together(at / "hand.db", AGENTS)))),
+            TASKS: at_once(runner, tasks.append_of),
+            OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
+        }
+        rates = taken(ways, rounds, each)
+        pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
+    told(section, "beside the floors", rates)
+    ratio = rates[OURS].of(rates[BARE])
+    assert ratio is not None
+    section.note(WORKLOAD, f"of the rate of {BARE}", ratio, "×")
+    for name, each_turn in pages.items():
+        section.tell("pages of the log per append, 32 agents", name, each_turn / AGENTS, "")
+    synced = counted("holdfast, async", AGENTS * each, AGENTS)
+    if synced.per_call is not None:
+        section.tell(WORKLOAD, "syncs per append", synced.per_call, "")
+    section.say("")
+
+
+def beside_peers(section: Section, rounds: int, each: int) -> None:
+    with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        ways: dict[str, Round] = {
+            BARE: one_by_one(stack.enter_context(floors.bare(at))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
             SAVER: stack.enter_context(saver(at / "saver.db", runner)),
         }
@@ -128,13 +150,17 @@ def results(quick: bool) -> Section:
             peer = stack.enter_context(opened(name, at, runner, AGENTS))
             ways[name] = at_once(runner, peer.append)
         rates = taken(ways, rounds, each)
-        pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
-    told(section, rates)
-    for name, each_turn in pages.items():
-        section.tell("pages of the log per append, 32 agents", name, each_turn / AGENTS, "")
-    synced = counted("holdfast, async", AGENTS * each, AGENTS)
-    if synced.per_call is not None:
-        section.tell(WORKLOAD, "syncs per append", synced.per_call, "")
+    told(section, "beside peers", rates)
+    ratio = rates[OURS].of(rates["OpenAI SQLiteSession"])
+    if ratio is not None:
+        section.note(WORKLOAD, "of OpenAI SQLiteSession's rate", ratio, "×")
+
+
+def results(quick: bool) -> Section:
+    section = Section(title="32 agents in one process, SQLite, on the disk")
+    each = 2 if quick else 12
+    beside_floors(section, 2 if quick else 21, each)
+    beside_peers(section, 2 if quick else 7, each)
     return section
 
 
@@ -158,11 +184,8 @@ def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:
     return rates
 
 
-def told(section: Section, rates: dict[str, Rates]) -> None:
+def told(section: Section, beside: str, rates: dict[str, Rates]) -> None:
     for name, found in rates.items():
-        section.note(WORKLOAD, name, found.median, "appends/s")
-    section.say(*table(HEADING, (found.row(name, rates[OURS]) for name, found in rates.items())))
-    for name, against in (("OpenAI SQLiteSession's rate", "OpenAI SQLiteSession"), (f"the rate of {BARE}", BARE)):
-        ratio = rates[OURS].of(rates[against])
-        if ratio is not None:
-            section.note(WORKLOAD, f"of {name}", ratio, "×")
+        section.note(f"{WORKLOAD}, {beside}", name, found.median, "appends/s")
+    rows = (found.row(name, rates[OURS]) for name, found in rates.items())
+    section.say(f"### {beside.capitalize()}", "", *table(HEADING, rows))

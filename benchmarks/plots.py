@@ -74,7 +74,7 @@ def append(run: Results, axes: Any) -> bool:
 
 
 def many_agents(run: Results, axes: Any) -> bool:
-    workload = "32 async agents, disk"
+    workload = "32 async agents, disk, beside peers"
     found = (figure for figure in run.figures if figure.workload == workload and figure.unit == "appends/s")
     return _bars(axes, ((figure.name, figure.value) for figure in found), "appends per second of 32 agents, disk")
 

@@ -6,6 +6,7 @@ A step is a message of 1,100 characters and a checkpoint. LangGraph's is a whole
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import statistics
 from collections.abc import Callable, Iterator
@@ -55,8 +56,10 @@ class Run:
         self.taken: dict[str, list[float]] = {}
         self.bytes: dict[str, list[tuple[float, float]]] = {}
 
-    def step(self, name: str, call: Callable[[], object]) -> None:
-        self.taken.setdefault(name, []).append(seconds(call))
+    def step(self, name: str, way: Callable[[], object] | Graph) -> None:
+        self.taken.setdefault(name, []).append(seconds(way.step if isinstance(way, Graph) else way))
+        if isinstance(way, Graph):
+            self.taken.setdefault(f"{name}, {SAVER}", []).append(way.inside_saver())
 
     def weigh(self, name: str, steps: int) -> None:
         self.bytes.setdefault(name, []).append((steps, size(self.at / f"{name}.db")))
@@ -105,33 +108,28 @@ def _run(section: Section, sizes: Sizes, first: bool) -> Run:
             DELTA: stack.enter_context(graphs.on_sqlite(at / f"{DELTA}.db", delta=True)),
         }
         run = Run(at)
-        plain = {OURS: step, HAND: hand.step, BARE: rows.step}
+        ways: dict[str, Callable[[], object] | Graph] = {OURS: step, HAND: hand.step, BARE: rows.step, **savers}
         last = sizes.marks[-1] if first else sizes.copying
         for number in range(sizes.in_a_row, last + 1, sizes.in_a_row):
-            _some(run, plain, savers, number, sizes)
+            _some(run, ways, number, sizes)
             if first and number == sizes.copying:
                 _list(section, hf, at / f"{HAND}.db", savers)
     return run
 
 
-def _some(
-    run: Run, plain: dict[str, Callable[[], object]], savers: dict[str, Graph], number: int, sizes: Sizes
-) -> None:
-    """A few steps in a row of every way, up to this one."""
-    for name, step in plain.items():
+def _some(run: Run, ways: dict[str, Callable[[], object] | Graph], number: int, sizes: Sizes) -> None:
+    """A few steps in a row of every way, up to this one.
+
+    In an order drawn anew each time: behind LangGraph the caches are cold, and that should not always be for the same.
+    """
+    names = [name for name in ways if name != DEFAULT or number <= sizes.copying]
+    for name in random.sample(names, len(names)):
         with uncollected():
             for _ in range(sizes.in_a_row):
-                run.step(name, step)
-    for name, graph in savers.items():
-        if name == DELTA or number <= sizes.copying:
-            with uncollected():
-                for _ in range(sizes.in_a_row):
-                    run.step(name, graph.step)
-                    run.taken.setdefault(f"{name}, {SAVER}", []).append(graph.inside_saver())
+                run.step(name, ways[name])
     if number in sizes.marks:
-        for name in (*plain, *savers):
-            if name != DEFAULT or number <= sizes.copying:
-                run.weigh(name, number)
+        for name in names:
+            run.weigh(name, number)
 
 
 def _told(section: Section, runs: list[Run], sizes: Sizes) -> None:
