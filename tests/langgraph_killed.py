@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -55,7 +56,8 @@ class Journal(HoldfastSaver):
 
     def __init__(self, hf: Any, path: Path) -> None:
         super().__init__(hf)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.ftruncate(self._file, sum(4 + len(body) for body in _entries(path)))
         self._one = threading.Lock()
 
     def _note(self, what: Any) -> Any:
@@ -76,6 +78,14 @@ class Journal(HoldfastSaver):
 
     def put_writes(self, *given: Any) -> None:
         self._noted("put_writes", super().put_writes, _bare(given))
+
+
+def _entries(path: Path) -> Iterator[bytes]:
+    """What a journal has whole: a kill may tear its last entry at the end of a page."""
+    whole, at = path.read_bytes(), 0
+    while at + 4 <= len(whole) and (end := at + 4 + int.from_bytes(whole[at : at + 4])) <= len(whole):
+        yield whole[at + 4 : end]
+        at = end
 
 
 def _bare(given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -118,11 +128,7 @@ def kill_once(folder: Path, chance: random.Random) -> None:
 
 def replayed(folder: Path, saver: HoldfastSaver) -> InMemorySaver:
     """LangGraph's saver with the puts that were acknowledged, and those that were done though nobody was told."""
-    body, at, entries = (folder / "journal").read_bytes(), 0, []
-    while at + 4 <= len(body):
-        size = int.from_bytes(body[at : at + 4])
-        entries.append(JsonPlusSerializer().loads_typed(("msgpack", body[at + 4 : at + 4 + size])))
-        at += 4 + size
+    entries = [JsonPlusSerializer().loads_typed(("msgpack", body)) for body in _entries(folder / "journal")]
     other = InMemorySaver()
     for entry, then in zip(entries, [*entries[1:], ("",)], strict=True):
         if entry[0] != "done" and (then[0] == "done" or _is_there(saver, entry)):
