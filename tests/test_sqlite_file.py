@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -220,8 +221,9 @@ def test_a_queued_writer_waits_no_longer_than_the_store_was_opened_for(path: Pat
         hf.sessions.create(id="s")
         assert isinstance(hf._store, SqliteStore)
         before = time.monotonic()
-        with hf._store._group.alone(), pytest.raises(Busy, match="nothing was written"):
-            hf.sessions.append("s", Message.user("x"))
+        with ThreadPoolExecutor(1) as another, hf._store._group.alone():
+            with pytest.raises(Busy, match="nothing was written"):
+                another.submit(hf.sessions.append, "s", Message.user("x")).result()
         assert time.monotonic() - before < 10  # without a limit of the store it is 30
         assert hf.sessions.append("s", Message.user("x"))[0].seq == 1
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TypeVar
 
 from holdfast.contracts import Planned, Rebase, Write
@@ -56,13 +57,17 @@ class Request:
     def finish(self, result: Sequence[Write] = (), error: BaseException | None = None) -> None:
         """Answer whoever waits."""
         self.result, self.error, self.done = result, error, True
+        self.tell()
+
+    def tell(self) -> None:
+        """Let whoever waits know that it is done; fine if that was told before."""
         if self.woken is not None:
             _signal(self.woken)
-        if self.future is not None:
-            if error is None:
-                self.future.set_result(result)
+        if self.future is not None and not self.future.done():
+            if self.error is None:
+                self.future.set_result(self.result)
             else:
-                self.future.set_exception(error)
+                self.future.set_exception(self.error)
 
 
 def expired() -> Busy:
@@ -75,11 +80,16 @@ def closed() -> BackendError:
     return BackendError("the store is closed; open it again")
 
 
+def _broken_off() -> BackendError:
+    """The error of those whose commit another thread had begun."""
+    return BackendError("the thread that was committing for this one was interrupted; it may be written: repeat it")
+
+
 class GroupCommit:
     """The queue in front of a store's commits.
 
-    `alone` carries out one commit; `together` carries out several and must finish every request it is given. Where
-    commits can go side by side, whoever has waited for the turn for `patience` seconds goes without it.
+    `alone` carries out one commit; `together` carries out several and finishes every request it is given, or raises.
+    Where commits can go side by side, whoever has waited for the turn for `patience` seconds goes without it.
     """
 
     def __init__(
@@ -94,7 +104,8 @@ class GroupCommit:
         self._timeout = timeout
         self._patience = patience
         self._queue: deque[Request] = deque()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()  # who was interrupted in the moment of taking it can take it again
+        self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
         self._submitted = _to_be_signalled()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -103,53 +114,65 @@ class GroupCommit:
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Have the request carried out, by this thread or by another, and return what was applied."""
-        if not self._queue and self._turn.acquire(False):
+        if not self._queue and self._take(0.0):
             try:
-                if self._ended:
-                    raise closed()
-                return self._alone(writes, rebase)
+                with self._in_use:
+                    if self._ended:
+                        raise closed()
+                    return self._alone(writes, rebase)
             finally:
                 self._pass_on()
         request = Request(writes, rebase, deadline(self._timeout))
-        request.woken = _to_be_signalled()
-        self._queue.append(request)
-        while not request.done:
-            if self._turn.acquire(False):
-                try:
-                    if not request.done:
-                        self._lead()
-                finally:
-                    self._pass_on()
-            else:
-                self._wait(request, request.woken)
+        woken = request.woken = _to_be_signalled()
+        try:
+            self._queue.append(request)
+            while not request.done:
+                if not self._lead_in_turn(0.0):
+                    self._wait(request, woken)
+        except BaseException:
+            self._leave(request)
+            raise
         if request.error is not None:
             raise request.error
         return request.result
 
     def at_once(self, carry_out: Callable[[], R | None]) -> R | None:
         """What this gives, on this thread and in its turn; None if others wait for the turn, or if it gives that."""
-        if self._queue or not self._turn.acquire(timeout=JUST_DONE_S):
+        if self._queue or not self._take(JUST_DONE_S):
             return None
         try:
-            if self._ended:
-                raise closed()
-            return carry_out()
+            with self._in_use:
+                if self._ended:
+                    raise closed()
+                return carry_out()
         finally:
             self._pass_on()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """The turn, for work that is no commit."""
-        if not self._turn.acquire(timeout=max(0.0, deadline(self._timeout) - time.monotonic())):
+        if not self._take(max(0.0, deadline(self._timeout) - time.monotonic())):
             raise expired()
         try:
-            yield
+            with self._in_use:
+                yield
         finally:
             self._pass_on()
+
+    def _take(self, timeout: float) -> bool:
+        """Take the turn, or say False."""
+        if not self._turn.acquire(timeout=timeout):
+            return False
+        if self._in_use.locked():
+            self._turn.release()
+            raise BackendError("a commit was asked for within another one of the same store, which has to end first")
+        return True
 
     def _pass_on(self) -> None:
         """Give the turn back, and tell the next who waits for it."""
         self._turn.release()
+        while self._turn._is_owned():  # type: ignore[attr-defined]  # since an interrupted call has not given it back
+            self._turn.release()
         if self._queue:
             self._call_next()
 
@@ -161,12 +184,8 @@ class GroupCommit:
     def _wait(self, request: Request, woken: threading.Lock) -> None:
         """Until the request is done or may be led; at its deadline, take it back."""
         left = max(0.0, request.deadline - time.monotonic())
-        try:
-            if woken.acquire(timeout=min(left, self._patience)):
-                return
-        except BaseException:
-            self._leave(request)
-            raise
+        if woken.acquire(timeout=min(left, self._patience)):
+            return
         if self._patience < left:
             self._lead()
             return
@@ -185,15 +204,35 @@ class GroupCommit:
         self._call_next()
         return True
 
+    def _lead_in_turn(self, timeout: float) -> bool:
+        """Carry out what is queued once the turn is free, or say False."""
+        if not self._take(timeout):
+            return False
+        try:
+            with self._in_use:
+                self._lead()
+        finally:
+            self._pass_on()
+        return True
+
     def _lead(self) -> None:
         batch: list[Request] = []
-        while self._queue and len(batch) < MAX_BATCH:
-            batch.append(self._queue.popleft())
-        if batch and self._ended:
+        try:
+            with suppress(IndexError):  # in one go, so that an interrupt finds each request here or in the queue
+                batch.extend(islice(iter(self._queue.popleft, None), MAX_BATCH))
+            if batch and self._ended:
+                raise closed()
+            if batch:
+                self._together(batch)
+        except BaseException as cause:
+            error = cause if isinstance(cause, Exception) else _broken_off()
             for request in batch:
-                request.finish(error=closed())
-        elif batch:
-            self._together(batch)
+                if request.done:
+                    request.tell()
+                else:
+                    request.finish(error=error)
+            if not isinstance(cause, Exception):
+                raise
 
     def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
         """Leave requests to the committing thread."""
@@ -227,13 +266,8 @@ class GroupCommit:
 
     def _serve_all(self) -> None:
         while self._queue:
-            if not self._turn.acquire(timeout=min(self._patience, threading.TIMEOUT_MAX)):
+            if not self._lead_in_turn(min(self._patience, threading.TIMEOUT_MAX)):
                 self._lead()
-                continue
-            try:
-                self._lead()
-            finally:
-                self._pass_on()
 
     def close(self, close: Callable[[], None]) -> None:
         """Carry out what is queued, stop, and close the store once nobody commits any more."""

@@ -29,8 +29,8 @@ class Wait:
 class Queued(ABC):
     """A lock on files that is waited for until a deadline. Within one process its user takes turns by other means.
 
-    flock has no timeout, but its queue is fair; so a thread waits in it and may outlive the deadline. While there is
-    one, the lock is nobody's of this process.
+    flock has no timeout, but its queue is fair; so a thread waits in it and may outlive the deadline. Whoever of this
+    process holds the lock, `_wait` is None: while a thread stands in the queue, nobody may take or release it.
     """
 
     def __init__(self) -> None:
@@ -53,8 +53,9 @@ class Queued(ABC):
     def _queue_up(self, shared: bool) -> Wait:
         """Stand in the queue, or take the place that somebody has given up; with the mutex held."""
         if self._wait is None:
-            self._wait = Wait(shared)
-            threading.Thread(target=self._stand, args=(self._wait,), name="holdfast-lock", daemon=True).start()
+            wait = Wait(shared)
+            threading.Thread(target=self._stand, args=(wait,), name="holdfast-lock", daemon=True).start()
+            self._wait = wait  # only now: there may be no thread to be had
         self._wait.wanted = True
         return self._wait
 
@@ -97,7 +98,7 @@ class Queued(ABC):
         with self._mutex:
             if not self._closed:
                 self._closed = True
-                if self._wait is None:
+                if self._wait is None or self._wait.granted.is_set():
                     self._give_back()
 
 

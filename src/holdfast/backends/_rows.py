@@ -122,8 +122,8 @@ class Rows:
         key = self._unique.get(self._unique_of(record))
         return None if key is None else self._rows[key]
 
-    def keep(self, key: Key, record: Record | None) -> Record | None:
-        """Have this record there, or nothing; returns what was there before."""
+    def keep(self, key: Key, record: Record | None) -> None:
+        """Have this record there, or nothing."""
         before = self._rows.pop(key, None)
         if before is not None:
             self._unlist(before)
@@ -134,7 +134,19 @@ class Rows:
         if record is not None:
             self._rows[key] = record
             self._list(record)
-        return before
+
+    def mend(self, befores: Iterable[tuple[Key, Record | None]]) -> None:
+        """Have these there again, whatever else of them was being changed when an interrupt came."""
+        for key, record in befores:
+            if record is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = record
+        whole, rows = Rows(self.kind), self._rows.values()
+        for record in rows:
+            whole.keep(record.key, record)
+        self._keys, self._unique, self._indexes = whole._keys, whole._unique, whole._indexes
+        self._orders = {}
 
     def _list(self, record: Record) -> None:
         unique = self._unique_of(record)

@@ -7,10 +7,11 @@ returns. Processes take turns to write; readers share the lock, and keep in memo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from holdfast.backends._file import folder
 from holdfast.backends._file.blobs import FileBlobs
@@ -45,6 +46,7 @@ from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
 from holdfast.errors import BackendError, HoldfastError
 from holdfast.kinds import KINDS, Kind
 
+R = TypeVar("R")
 Durability = Literal["full", "normal"]
 Table = PlainTable | LogTable
 Undo = list[tuple[Table, Key, Row | None]]  # where what was
@@ -122,46 +124,40 @@ class FileStore:
             raise
 
     def _begin(self, namespace: str) -> None:
-        # The first open of a fresh folder is a race between processes, so it queues like any commit.
-        with self._turn(shared=self._opened.read_only, until=deadline(self._timeout)):
+        def begin() -> None:
             if not self._opened.read_only:
                 self._turns.begin()
                 folder.prepare(self._disk, namespace)
 
-    @contextmanager
-    def _turn(self, shared: bool, until: float) -> Iterator[FileReader]:
-        if not self._turns.enter(shared, until):
+        # The first open of a fresh folder is a race between processes, so it queues like any commit.
+        self._in_turn(self._opened.read_only, begin)
+
+    def _in_turn(self, shared: bool, do: Callable[[], R]) -> R:
+        if not self._turns.enter(shared, deadline(self._timeout)):
             raise expired()
-        try:
-            yield self._reader
-        finally:
-            self._turns.leave()
+        return self._turns.end_after(do)
 
     # reading
 
-    @contextmanager
-    def _reading(self) -> Iterator[FileReader]:
+    def _read(self, ask: Callable[[FileReader], R]) -> R:
+        """What a reader answers, within a turn."""
         self._opened.to_read()
         if self._turns.mine():
-            yield self._reader
-            return
-        with _translated(), self._turn(shared=True, until=deadline(self._timeout)) as reader:
-            yield reader
+            return ask(self._reader)
+        with _translated():
+            return self._in_turn(True, lambda: ask(self._reader))
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
-        with self._reading() as reader:
-            return reader.get(kind, keys)
+        return self._read(lambda reader: reader.get(kind, keys))
 
     def scan(self, query: Query) -> Iterator[Record]:
         return in_pages(query, self._page)
 
     def _page(self, query: Query) -> list[Record]:
-        with self._reading() as reader:
-            return list(reader.scan(query))
+        return self._read(lambda reader: list(reader.scan(query)))
 
     def count(self, query: Query) -> int:
-        with self._reading() as reader:
-            return reader.count(query)
+        return self._read(lambda reader: reader.count(query))
 
     # writing
 
@@ -183,20 +179,10 @@ class FileStore:
 
     def _commit_together(self, batch: list[Request]) -> None:
         """One turn for the whole batch."""
-        try:
-            with _translated():
-                batch = self._take_turn(batch)
-                if batch:
-                    try:
-                        self._transaction(batch)
-                    finally:
-                        self._turns.leave()
-        except BaseException as cause:
-            for request in batch:
-                if not request.done:
-                    request.finish(error=cause)
-            if not isinstance(cause, Exception):
-                raise
+        with _translated():
+            batch = self._take_turn(batch)
+            if batch:
+                self._turns.end_after(lambda: self._transaction(batch))
 
     def _take_turn(self, batch: list[Request]) -> list[Request]:
         while batch and not self._turns.enter(shared=False, until=min(request.deadline for request in batch)):
@@ -212,21 +198,17 @@ class FileStore:
         undo: Undo = []
         applied: list[tuple[Request, Sequence[Write]]] = []
         size = 0
-        try:
-            for request in batch:
-                outcome = self._member(request, undo)
-                if isinstance(outcome, HoldfastError):
-                    request.finish(error=outcome)
-                    continue
-                applied.append((request, outcome))
-                size += sum(len(write.record.body) for write in outcome if isinstance(write, Insert | Put))
-                if size > MAX_BYTES:
-                    self._flush(undo, applied)
-                    size = 0
-            self._flush(undo, applied)
-        except BaseException:
-            self._reader.notice(None)
-            raise
+        for request in batch:
+            outcome = self._member(request, undo)
+            if isinstance(outcome, HoldfastError):
+                request.finish(error=outcome)
+                continue
+            applied.append((request, outcome))
+            size += sum(len(write.record.body) for write in outcome if isinstance(write, Insert | Put))
+            if size > MAX_BYTES:
+                self._flush(undo, applied)
+                size = 0
+        self._flush(undo, applied)
 
     def _flush(self, undo: Undo, applied: list[tuple[Request, Sequence[Write]]]) -> None:
         """Bring to disk what was changed in memory, and answer."""
@@ -302,14 +284,19 @@ class FileStore:
     # the store as a whole
 
     def inspect(self, measure: bool = False, check: bool = False) -> Inspection:
-        size, problems = 0, list[str]()
-        with self._reading():
+        def look(_: FileReader) -> list[str]:
             folder.look(self._disk)
-            paths = list(folder.files(self._disk, KINDS)) if measure or check else []
-        for path in paths:
-            with self._reading():
-                size += folder.size_of(self._disk, path) if measure else 0
-                problems += folder.problems_in(self._disk, path) if check else ()
+            return list(folder.files(self._disk, KINDS)) if measure or check else []
+
+        def examine(path: str, _: FileReader) -> tuple[int, list[str]]:
+            size = folder.size_of(self._disk, path) if measure else 0
+            return size, list(folder.problems_in(self._disk, path)) if check else []
+
+        size, problems = 0, list[str]()
+        for path in self._read(look):
+            more, found = self._read(partial(examine, path))
+            size += more
+            problems += found
         return Inspection(
             backend="file",
             version=f"format {folder.FORMAT}",

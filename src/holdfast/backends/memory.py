@@ -10,6 +10,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from holdfast.backends._opened import Opened
 from holdfast.backends._rows import Rows
@@ -33,6 +34,8 @@ from holdfast.contracts import (
 from holdfast.deadlines import remaining
 from holdfast.errors import Busy, NotFound
 from holdfast.kinds import Kind
+
+Undo: TypeAlias = list[tuple[Rows, Key, Record | None]]  # what was there under a key, before each change
 
 
 class MemoryReader:
@@ -106,23 +109,27 @@ class MemoryStore(MemoryReader):
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
         check_limits(writes)
-        undo: list[tuple[Rows, Key, Record | None]] = []
+        undo: Undo = []
         try:
             for write in writes:
                 self._write(write, undo)
-        except BaseException:
+        except Exception:
             for table, key, before in reversed(undo):
                 table.keep(key, before)
             raise
+        except BaseException:  # which may have come in the middle of a change
+            for changed in {id(table): table for table, _, _ in undo}.values():
+                changed.mend((key, before) for table, key, before in reversed(undo) if table is changed)
+            raise
         return writes
 
-    def _write(self, write: Write, undo: list[tuple[Rows, Key, Record | None]]) -> None:
+    def _write(self, write: Write, undo: Undo) -> None:
         match write:
             case Insert(record):
                 table = self.table(record.kind)
                 rival = table.get(record.key) or table.holder(record)
                 if rival is None:
-                    undo.append((table, record.key, table.keep(record.key, record)))
+                    _keep(table, record.key, record, undo)
                 elif rival.key != record.key or rival.digest != record.digest:
                     raise Taken(record, rival)
             case Put(record, over):
@@ -133,14 +140,14 @@ class MemoryStore(MemoryReader):
                 rival = table.holder(record)
                 if rival is not None and rival.key != record.key:
                     raise Taken(record, rival)
-                undo.append((table, record.key, table.keep(record.key, record)))
+                _keep(table, record.key, record, undo)
             case Delete(kind, key, where, over):
                 table = self.table(kind)
                 present = table.get(key)
                 if over is not None and (present is None or present.digest != over):
                     raise Moved(kind, key, present)
                 for found in list(table.match(Query(kind=kind, prefix=key, where=where))):
-                    undo.append((table, found.key, table.keep(found.key, None)))
+                    _keep(table, found.key, None, undo)
             case Require(kind, key, digest):
                 present = self.table(kind).get(key)
                 if (None if present is None else present.digest) != digest:
@@ -161,6 +168,11 @@ class MemoryStore(MemoryReader):
 
     def close(self) -> None:
         self._opened.close()
+
+
+def _keep(table: Rows, key: Key, record: Record | None, undo: Undo) -> None:
+    undo.append((table, key, table.get(key)))
+    table.keep(key, record)
 
 
 class MemoryBlobs:

@@ -75,8 +75,13 @@ class SqliteStore:
         self._log = Log(vfs)
         check_is_database(path)
         self._lock = None if read_only else lock_of(path)
-        with translated():
-            self._open(namespace)
+        try:
+            with translated():
+                self._open(namespace)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.close()
+            raise
         self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
 
     def _open(self, namespace: str) -> None:
@@ -176,7 +181,8 @@ class SqliteStore:
         except apsw.BusyError:
             return None
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
-            return [_said(cause)] * len(plans)
+            said = translate(cause) if isinstance(cause, apsw.Error) else cause
+            return [said] * len(plans)
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
@@ -222,13 +228,8 @@ class SqliteStore:
         try:
             batch = self._take_lock(batch)
             outcomes = self._carry_out(batch, max(request.deadline for request in batch)) if batch else ()
-        except BaseException as cause:
-            for request in batch:
-                if not request.done:
-                    request.finish(error=_said(cause))
-            if not isinstance(cause, Exception):
-                raise
-            return
+        except apsw.Error as cause:
+            raise translate(cause) from cause
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 request.finish(error=outcome)
@@ -327,11 +328,6 @@ class SqliteStore:
         self._log.close()
         if self._lock is not None:
             self._lock.close()
-
-
-def _said(cause: BaseException) -> BaseException:
-    """An error as whoever waits gets it."""
-    return translate(cause) if isinstance(cause, apsw.Error) else cause
 
 
 def _engine_check(con: apsw.Connection) -> Iterator[str]:

@@ -118,7 +118,6 @@ class PlainTable:
         return list(self._folders)
 
     def _read(self, owner: str, name: str, key: Key | None) -> None:
-        self._folder(owner).learn(name)
         content = self._disk.read(f"{names.folder(self.kind, owner)}/{name}")
         if content is not None:
             record = read_file(self.kind, owner, name, key, content)
@@ -126,6 +125,7 @@ class PlainTable:
                 self._large[record.key] = f"{owner}/{name}"
                 record = replace(record, body=b"")
             self._rows.keep(record.key, record)
+        self._folder(owner).learn(name)
 
     def _whole(self, record: Record) -> Record:
         """The record with its body, read again if that was too large to keep."""

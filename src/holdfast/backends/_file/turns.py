@@ -6,6 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from holdfast.backends._file.changes import Change, Changes
 from holdfast.backends._file.disk import Disk
@@ -25,6 +27,8 @@ from holdfast.backends._file.overlay import ReadOnlyDisk
 
 _PATIENCE_S = 1.0
 
+R = TypeVar("R")
+
 
 class Turns:
     """The lock of a folder, its journal, and the news of what others have changed.
@@ -38,8 +42,9 @@ class Turns:
         self._disk = disk
         self._read_only = isinstance(disk, ReadOnlyDisk)
         self._notice = notice
-        self._mutex = threading.Lock()
-        self._holder = 0
+        self._mutex = threading.RLock()  # who was interrupted in the moment of taking it can take it again
+        self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
+        self._broken = False  # whether the last turn broke off, so that what is in memory may be anything
         self._shown = b""
         self._files: tuple[SharedLock, Changes, int] | None = None
         if not self._read_only:
@@ -65,7 +70,7 @@ class Turns:
 
     def mine(self) -> bool:
         """Whether it is this thread's turn already."""
-        return self._holder == threading.get_ident()
+        return self._in_use.locked() and self._mutex._is_owned()  # type: ignore[attr-defined]
 
     def enter(self, shared: bool, until: float) -> bool:
         """Begin a turn by this moment of the monotonic clock, or say False."""
@@ -74,12 +79,10 @@ class Turns:
         try:
             entered = self._enter(shared, until)
         except BaseException:
-            self._mutex.release()
+            self._let_go()
             raise
-        if entered:
-            self._holder = threading.get_ident()
-        else:
-            self._mutex.release()
+        if not entered:
+            self._let_go()
         return entered
 
     def _enter(self, shared: bool, until: float) -> bool:
@@ -99,7 +102,9 @@ class Turns:
                     if not lock.acquire(False, until):
                         return False
                 self._recover(changes)
-            self._notice(changes.news())
+            broken, self._broken = self._broken, True  # until it has ended
+            news = changes.news()
+            self._notice(None if broken else news)
         except BaseException:
             lock.release()
             raise
@@ -109,9 +114,9 @@ class Turns:
         """Lay an interrupted commit over what is read; a writer will finish it on the disk."""
         pending = os.pread(journal, 100, 0) if is_pending(journal) else b""
         if pending != self._shown:
-            self._shown = pending
             disk.lay_over(read_steps(disk.read(JOURNAL) or b"") or ())
             self._notice(None)
+            self._shown = pending
 
     def _recover(self, changes: Changes) -> None:
         if self.journal.recover():
@@ -128,12 +133,23 @@ class Turns:
         except OSError as cause:
             raise unknown(cause) from cause
 
-    def leave(self) -> None:
-        """End the turn."""
-        self._holder = 0
-        if self._files is not None:
-            self._files[0].release()
-        self._mutex.release()
+    def end_after(self, do: Callable[[], R]) -> R:
+        """What this gives, after which the turn ends; what one that breaks off has read or changed is not trusted."""
+        try:
+            with self._in_use:
+                given = do()
+            self._broken = False
+            return given
+        finally:
+            if self._files is not None:
+                self._files[0].release()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Let other threads have the turn, however often an interrupted one of this thread has taken it."""
+        with suppress(RuntimeError):
+            while True:
+                self._mutex.release()
 
     def close(self) -> None:
         """Give the files back, with no trace in them of what this process has removed."""

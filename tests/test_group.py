@@ -1,0 +1,73 @@
+"""Group commit, when a thread is interrupted in it or asks for more than one commit at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast.backends._group import GroupCommit, Request
+from holdfast.backends.file import FileStore
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import Insert, Reader, Rebase, Write
+from holdfast.errors import BackendError
+from holdfast.testing.records import message
+
+LONG_S = 30
+
+
+class Interrupted:
+    """Commits that are interrupted as soon as they are of several."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.group = GroupCommit(self.alone, self.together, LONG_S)
+
+    def alone(self, writes: Sequence[Write] | None, _: Rebase | None) -> Sequence[Write]:
+        assert self.go_on.wait(LONG_S)
+        return writes or ()
+
+    def together(self, _: list[Request]) -> None:
+        raise KeyboardInterrupt
+
+
+def test_who_waits_for_an_interrupted_thread_is_told() -> None:
+    store = Interrupted()
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(store.group.commit, (), None)
+        while not store.group._turn._is_owned() and not store.group._in_use.locked():  # type: ignore[attr-defined]
+            pass
+        others = [pool.submit(store.group.commit, (), None) for _ in range(2)]
+        while len(store.group._queue) < 2:
+            pass
+        store.go_on.set()
+        assert first.result(LONG_S) == ()
+        errors = {type(other.exception(LONG_S)) for other in others}
+    assert errors == {KeyboardInterrupt, BackendError}
+
+
+def test_a_turn_that_an_interrupt_has_left_taken_is_given_back_by_the_next_commit() -> None:
+    store = Interrupted()
+    store.go_on.set()
+    store.group._turn.acquire()  # as one who was interrupted before he could use it
+    with ThreadPoolExecutor(1) as another:
+        store.group.commit((), None)
+        assert another.submit(store.group.commit, (), None).result(LONG_S) == ()
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, FileStore])
+def test_a_commit_within_a_commit_is_refused_at_once(tmp_path: Path, kind: type[SqliteStore | FileStore]) -> None:
+    store = kind(str(tmp_path / "agents"))
+    rows = [message("h", 1, seq) for seq in (1, 2)]
+
+    def plan(_: Reader) -> Sequence[Write]:
+        with pytest.raises(BackendError, match="within another"):
+            store.commit([Insert(rows[1])])
+        return [Insert(rows[0])]
+
+    store.commit(None, plan)
+    assert store.get(rows[0].kind, [row.key for row in rows]) == [rows[0], None]
+    store.close()
