@@ -120,7 +120,7 @@ def order_columns(query: Query, dialect: Dialect = SQLITE) -> list[str]:
 
 def order_by(query: Query, dialect: Dialect = SQLITE) -> str:
     """The ORDER BY and LIMIT of a query; nothing where at most one row can match."""
-    if query.kind.unique and _fixes(query, query.kind.unique):
+    if query.limit != 0 and query.kind.unique and _fixes(query, query.kind.unique):
         return ""
     direction = " DESC" if query.reverse else ""
     ordered = ", ".join(name + direction for name in order_columns(query, dialect))

@@ -179,8 +179,8 @@ class LogTable:
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:
         if len(query.prefix) == len(self.kind.key):
-            present = self.get(con, query.prefix)
-            return iter([] if present is None else [present])
+            *log, position = query.prefix
+            query = replace(query, prefix=tuple(log), low=position, high=position)
         if len(query.prefix) == 2:
             return self._select_log(con, query)
         if query.where and len(query.prefix) == 1:
@@ -247,7 +247,8 @@ class LogTable:
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
             for record in list(self.select(con, query)):
-                place = self._place(con, record.key)
+                # As it is stored: the number that is remembered may be of a log that another process has deleted.
+                place = (self._look(con, record.key[0], record.key[1]) or 0) << POSITIONS | int(record.key[2])
                 if self.note is not None:
                     self.note(con.connection, place, place, False)
                 con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (place,))

@@ -18,6 +18,7 @@ from holdfast.testing.records import (
     insert,
     keys,
     message,
+    record,
     revision,
     usage,
 )
@@ -116,10 +117,24 @@ class ScanTests(StoreKit):
 
     def test_records_are_found_by_what_they_lack_though_it_is_unique(self, store: RecordStore) -> None:
         insert(store, [checkpoint("s", 1, None), checkpoint("s", 2, "b"), checkpoint("t", 1, None)])
-        assert keys(store, Query(kind=CHECKPOINTS, where=(Filter("id", "=", None),))) == [
-            ("s", 1),
-            ("t", 1),
-        ]
+        lacking = (Filter("id", "=", None),)
+        assert keys(store, Query(kind=CHECKPOINTS, where=lacking)) == [("s", 1), ("t", 1)]
+        insert(store, [record(MESSAGES, ("h", 1, seq), b"message", id=id, n=seq) for seq, id in ((1, None), (2, "b"))])
+        assert keys(store, Query(kind=MESSAGES, prefix=("h",), where=lacking)) == [("h", 1, 1)]
+
+    @pytest.mark.parametrize("kind", [CHECKPOINTS, MESSAGES])
+    def test_none_are_found_where_none_are_asked_for(self, store: RecordStore, kind: Kind) -> None:
+        insert(store, [checkpoint("s", 1, "a"), message("s", 1, 1, "a")])
+        for prefix in ((), ("s",)):
+            assert keys(store, Query(kind=kind, prefix=prefix, where=(Filter("id", "=", "a"),), limit=0)) == []
+            assert keys(store, Query(kind=kind, prefix=prefix, limit=0)) == []
+
+    def test_a_whole_key_is_filtered_too(self, store: RecordStore) -> None:
+        insert(store, [message("h", 1, 1, "a")])
+        place, another = ("h", 1, 1), (Filter("id", "=", "b"),)
+        assert keys(store, Query(kind=MESSAGES, prefix=place, where=another)) == []
+        store.commit([Delete(MESSAGES, place, where=another)])
+        assert keys(store, Query(kind=MESSAGES, prefix=place)) == [place]
 
     @pytest.mark.parametrize("value", HOSTILE)
     def test_a_filter_takes_its_value_literally(self, store: RecordStore, value: str) -> None:

@@ -155,8 +155,11 @@ class LogTable:
         plain = query.low is None and query.high is None and query.after is None
         if not plain or len(query.prefix) != 1 or not self.kind.unique or set(self.kind.unique[1:]) - named.keys():
             return None
+        unique = tuple(named[name] for name in self.kind.unique[1:])
+        if None in unique:
+            return None
         family = self._family(query.prefix[0])
-        place = family.unique.get((query.prefix[0], *(named[name] for name in self.kind.unique[1:])))
+        place = family.unique.get((query.prefix[0], *unique))
         if place is None:
             return []
         log = family.logs[place[0]]
