@@ -6,6 +6,9 @@ by hand  the statements of an append written out with apsw: encode, hash, link, 
          row, INSERT with a unique id, one transaction; also in the next turn of an event loop, for one task and
          for many that share a commit. The rows are ours; we have SQLite write them by one statement (decision
          0027), which nobody would write by hand
+with values
+         the same by a function that is called as ours is: it takes a Message, and gives the Message in its place or
+         the Checkpoint. It checks nothing but that message, waits for no other process and repeats nothing
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 from rounds import TEXT
 from uuid_utils import uuid7
 
+from holdfast import Message, codec
 from holdfast.ids import new_uid
+from holdfast.model import Checkpoint, Head
 
 Append = Callable[[], None]
 Said = tuple[tuple[object, ...], tuple[object, ...]]  # a head in its new place, and a message
@@ -95,7 +101,7 @@ def message_body(message_id: str, now: datetime) -> bytes:
     return encode({"content": content, "created_at": now, "id": message_id, "role": "user"})
 
 
-def checkpoint_body(ids: dict[str, str], n: int, link: bytes, at: int) -> bytes:
+def checkpoint_body(ids: Mapping[str, str | None], n: int, link: bytes, at: int) -> bytes:
     """A pointer into a conversation; `ids` are its own, its parent's, the session's two and the message's."""
     place = {"history": ids["owner"], "branch": 1, "seq": n, "link": link, "n": n}
     about = {"at": at, "created_at": datetime.now(UTC)}
@@ -120,12 +126,23 @@ class Conversation:
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
         con.execute(first, (self._session,))
         self._n, self._link, self._head_digest, self._kept, self._parent = 0, bytes(32), b"\0", "", ""
+        self._message_id: str | None = None
 
     def said(self) -> Said:
         """The head in its new place, and the message."""
+        message_id, now = str(uuid7()), datetime.now(UTC)
+        return self._place(message_id, now, message_body(message_id, now))
+
+    def told(self, message: Message) -> tuple[Said, Message]:
+        """The same of a message that is given, and that message in its place."""
+        parent = self._message_id
+        body, plain = codec.encode_message(message)
+        rows = self._place(plain.id, plain.created_at, body)
+        return rows, replace(plain, session_id=self._session, branch=1, seq=self._n, parent_id=parent)
+
+    def _place(self, message_id: str, now: datetime, body: bytes) -> Said:
         self._n += 1
-        n, now, self._message_id = self._n, datetime.now(UTC), str(uuid7())
-        body = message_body(self._message_id, now)
+        n, self._message_id = self._n, message_id
         digest = hashlib.sha256(body).digest()
         self._link = hashlib.sha256(self._link + digest + n.to_bytes(8)).digest()
         self._at = time.time_ns() // 1000
@@ -137,13 +154,15 @@ class Conversation:
         moved = ("active", None, 0, 1, self._at, self._head_digest, head, 1, self._session, over, None, None)
         return moved, (self._log << 32 | n, self._message_id, n, self._link, digest, body, self._log)
 
-    def kept(self) -> tuple[tuple[object, ...], tuple[object, ...], tuple[object, ...]]:
-        """The same with a checkpoint."""
+    def name_checkpoint(self) -> None:
+        """Give the next checkpoint its id, which the head tells."""
         self._parent, self._kept = self._kept, str(uuid7())
-        moved, said = self.said()
+
+    def kept(self) -> tuple[str, int, str, bytes, bytes]:
+        """The checkpoint of where it stands."""
         ids = {"id": self._kept, "parent_id": self._parent, "owner": self._owner, "session_id": self._session}
         body = checkpoint_body({**ids, "message_id": self._message_id}, self._n, self._link, self._at)
-        return moved, said, (self._owner, self._at, self._kept, hashlib.sha256(body).digest(), body)
+        return self._owner, self._at, self._kept, hashlib.sha256(body).digest(), body
 
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)
@@ -177,9 +196,27 @@ class ByHand(Conversation):
 
     def step(self) -> None:
         """Append + checkpoint."""
-        moved, said, kept = self.kept()
+        self.name_checkpoint()
+        self._keep(self.said(), self.kept())
+
+    def step_with_values(self) -> Checkpoint:
+        self.name_checkpoint()
+        (rows, _), now = self.told(Message.user(TEXT)), datetime.now(UTC)
+        kept = self.kept()
+        self._keep(rows, kept)
+        return Checkpoint(
+            id=self._kept,
+            session_id=self._session,
+            parent_id=self._parent,
+            created_at=now,
+            head=Head(branch=1, seq=self._n, message_id=self._message_id),
+            size_bytes=len(kept[4]),
+            checksum=kept[3].hex(),
+        )
+
+    def _keep(self, rows: Said, kept: tuple[object, ...]) -> None:
         self._con.execute("BEGIN IMMEDIATE")
-        self.write(moved, said)
+        self.write(*rows)
         self._con.execute(KEEP, kept)
         self._con.execute("COMMIT")
 
@@ -205,22 +242,24 @@ class Together:
 
 
 class OnTasks(Together):
-    """The same by a task each: what all have said is committed in the loop's next turn."""
+    """The same with values, by a task each: what all have said is committed in the loop's next turn."""
 
     def __init__(self, path: Path, sessions: int) -> None:
         super().__init__(path, sessions)
         self._said: list[tuple[Conversation, Said]] = []
         self._commits = 0
 
-    async def append_of(self, session: int) -> None:
+    async def append_to(self, session: int, message: Message) -> list[Message]:
         one = self._all[session]
+        rows, placed = one.told(message)
         if not self._said:
             asyncio.get_running_loop().call_soon(self._commit)
-        self._said.append((one, one.said()))
+        self._said.append((one, rows))
         before = self._commits
         await asyncio.sleep(0)
         if self._commits == before:
             raise RuntimeError("nothing was committed")
+        return [placed]
 
     def _commit(self) -> None:
         said, self._said = self._said, []

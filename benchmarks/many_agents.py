@@ -30,7 +30,7 @@ WORKLOAD = "32 async agents, disk"
 AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
 HAND = f"the same statements by hand, {AGENTS} in one commit"
-TASKS = f"the same statements by hand, {AGENTS} tasks of a loop"
+TASKS = f"the same statements by hand with values, {AGENTS} tasks of a loop"
 
 Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
@@ -122,7 +122,7 @@ def beside_floors(section: Section, rounds: int, each: int) -> None:
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
             HAND: all_together(stack.enter_context(closing(floors.Together(at / "hand.db", AGENTS)))),
-            TASKS: at_once(runner, tasks.append_of),
+            TASKS: at_once(runner, lambda session: tasks.append_to(session, Message.user(TEXT))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
         }
         rates = taken(ways, rounds, each)

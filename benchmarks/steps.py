@@ -31,7 +31,7 @@ from holdfast import Holdfast, Message
 
 STEP, BYTES, LIST = "append + checkpoint, step 1,000", "bytes of steps", "list 20 checkpoints of 1,000"
 OURS, NUMBERED = "Holdfast", "Holdfast with step="
-HAND, BARE = "the same statements by hand", "bare rows"
+HAND, VALUES, BARE = "the same statements by hand", "the same statements by hand with values", "bare rows"
 DEFAULT, DELTA = "LangGraph SqliteSaver", "LangGraph DeltaChannel"
 SAVER = "its saver's calls, some beside the step"
 WINDOW = 100  # steps that a point is the mean of, since DeltaChannel writes a snapshot at every hundredth
@@ -102,13 +102,20 @@ def _run(section: Section, sizes: Sizes, first: bool) -> Run:
     with folder(RAM) as at, ExitStack() as stack:
         hf, step = stack.enter_context(ours(at / f"{OURS}.db"))
         hand = stack.enter_context(closing(ByHand(at / f"{HAND}.db")))
+        values = stack.enter_context(closing(ByHand(at / f"{VALUES}.db")))
         rows = stack.enter_context(closing(BareRows(at / f"{BARE}.db")))
         savers = {
             DEFAULT: stack.enter_context(graphs.on_sqlite(at / f"{DEFAULT}.db", delta=False)),
             DELTA: stack.enter_context(graphs.on_sqlite(at / f"{DELTA}.db", delta=True)),
         }
         run = Run(at)
-        ways: dict[str, Callable[[], object] | Graph] = {OURS: step, HAND: hand.step, BARE: rows.step, **savers}
+        ways: dict[str, Callable[[], object] | Graph] = {
+            OURS: step,
+            HAND: hand.step,
+            VALUES: values.step_with_values,
+            BARE: rows.step,
+            **savers,
+        }
         last = sizes.marks[-1] if first else sizes.copying
         for number in range(sizes.in_a_row, last + 1, sizes.in_a_row):
             _some(run, ways, number, sizes)
@@ -138,8 +145,9 @@ def _told(section: Section, runs: list[Run], sizes: Sizes) -> None:
         for what, way in ((name, name), (f"the saver alone of {name}", f"{name}, {SAVER}")):
             ratio = statistics.median(one.around(way, at) / one.around(OURS, at) for one in runs)
             section.note(STEP, f"RAM, times faster than {what}", ratio, "×")
-        ratio = statistics.median(one.around(name, at) / one.around(HAND, at) for one in runs)
-        section.tell(STEP, f"RAM, {HAND}, times faster than {name}", ratio, "×")
+        for floor in (HAND, VALUES):
+            ratio = statistics.median(one.around(name, at) / one.around(floor, at) for one in runs)
+            section.tell(STEP, f"RAM, {floor}, times faster than {name}", ratio, "×")
     for name, taken in run.taken.items():
         points = [(float(mark), run.around(name, mark) * 1e6) for mark in sizes.marks if mark <= len(taken)]
         section.curve("append + checkpoint as steps add up", name, "µs", points)
@@ -190,8 +198,15 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
             _hf, step = stack.enter_context(ours(at / "ours.db"))
             _other, numbered = stack.enter_context(ours(at / "numbered.db", numbered=True))
             hand = stack.enter_context(closing(ByHand(at / "hand.db")))
+            values = stack.enter_context(closing(ByHand(at / "values.db")))
             rows = stack.enter_context(closing(BareRows(at / "bare.db")))
-            ways = {OURS: burst(step), NUMBERED: burst(numbered), HAND: burst(hand.step), BARE: burst(rows.step)}
+            ways = {
+                OURS: burst(step),
+                NUMBERED: burst(numbered),
+                HAND: burst(hand.step),
+                VALUES: burst(values.step_with_values),
+                BARE: burst(rows.step),
+            }
             for way in ways.values():
                 way(sizes.copying)
             taken = interleaved(ways, sizes.rounds)
@@ -199,6 +214,7 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
             pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
+        section.tell(STEP, f"{place}, {VALUES}, of {BARE}", taken[VALUES].of(taken[BARE]), "×")
         section.tell(STEP, f"{place}, {OURS}", taken[OURS].median_us, "µs")
         section.tell(STEP, f"{place}, {NUMBERED}, of {OURS}", taken[NUMBERED].of(taken[OURS]), "×")
     for name, each in pages.items():
