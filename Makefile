@@ -29,7 +29,7 @@ demo: setup
 	$(BIN)/holdfast demo
 
 test: setup
-	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n $(WORKERS)
+	$(if $(RAM),TMPDIR=$(RAM)) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-adapters:
 	$(MAKE) --no-print-directory --jobs $(ADAPTERS:%=.venv-adapters/%/ready)

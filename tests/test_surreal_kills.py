@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.testing import kills
 
-KILLS = int(os.environ.get("HOLDFAST_SURREAL_KILLS", "15"))
+KILLS = int(os.environ.get("HOLDFAST_SURREAL_KILLS", "10"))
 
 
 def test_a_kill_loses_nothing_acknowledged_and_tears_nothing(tmp_path: Path) -> None:
