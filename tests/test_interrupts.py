@@ -23,6 +23,7 @@ import pytest
 
 import holdfast
 from holdfast import Message
+from holdfast.backends._file.changes import Changes
 from holdfast.backends.file import FileStore
 from holdfast.backends.memory import MemoryStore
 from holdfast.backends.sqlite import SqliteStore
@@ -153,6 +154,37 @@ def test_an_interrupt_forgets_nothing_of_what_others_have_written(
         if at.left > 0:
             break
     assert nth > 50
+
+
+def test_an_interrupted_recovery_leaves_nobody_with_what_was_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for nth in count(1):
+        at = At(FILES_AND_LOCKS, nth)
+        with ExitStack() as stack:
+            path = str(tmp_path / str(nth))
+            one, *others = (stack.enter_context(closing(FileStore(path, durability="normal"))) for _ in range(3))
+            one.commit([Insert(message("h", 1, 1)), Insert(head("a"))])
+            for other in others:
+                assert len([*other.scan(Query(kind=MESSAGES)), *other.scan(Query(kind=HEADS))]) == 2
+            with monkeypatch.context() as changed, suppress(KeyboardInterrupt):
+                changed.setattr(Changes, "note", interrupted)
+                one.commit([Insert(message("h", 1, 2)), Insert(head("b"))])
+            sys.settrace(at)
+            with suppress(KeyboardInterrupt):
+                others[0].get(HEADS, [("b",)])
+            sys.settrace(None)
+            for other in others:
+                assert None not in other.get(HEADS, [("b",)]), f"after line {nth}"
+                with pytest.raises(Taken):
+                    other.commit([Insert(message("h", 1, 2, body=b"another"))])
+        if at.left > 0:
+            break
+    assert nth > 50
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_an_interrupt_leaves_all_or_nothing_in_memory() -> None:

@@ -42,17 +42,19 @@ def _to_be_signalled() -> threading.Lock:
 class Request:
     """One commit that somebody waits for."""
 
-    __slots__ = ("deadline", "done", "error", "future", "rebase", "result", "woken", "writes")
+    __slots__ = ("deadline", "done", "elsewhere", "error", "future", "rebase", "result", "tell_by", "woken", "writes")
 
     def __init__(self, writes: Sequence[Write] | None, rebase: Rebase | None, until: float) -> None:
         self.writes = writes
         self.rebase = rebase
         self.deadline = until
         self.done = False
+        self.elsewhere = False  # whether a thread has it that will finish it, whatever becomes of the one that leads
         self.result: Sequence[Write] = ()
         self.error: BaseException | None = None
         self.woken: threading.Lock | None = None  # signalled when it is done, or may be led
         self.future: Future[Sequence[Write]] | None = None
+        self.tell_by: Callable[[Request], None] | None = None  # what completes the future
 
     def finish(self, result: Sequence[Write] = (), error: BaseException | None = None) -> None:
         """Answer whoever waits."""
@@ -63,6 +65,11 @@ class Request:
         """Let whoever waits know that it is done; fine if that was told before."""
         if self.woken is not None:
             _signal(self.woken)
+        if self.tell_by is not None:
+            self.tell_by(self)
+
+    def complete(self) -> None:
+        """Give the future its answer. An interrupt in that would leave some who wait for it without one."""
         if self.future is not None and not self.future.done():
             if self.error is None:
                 self.future.set_result(self.result)
@@ -82,7 +89,9 @@ def closed() -> BackendError:
 
 def _broken_off() -> BackendError:
     """The error of those whose commit another thread had begun."""
-    return BackendError("the thread that was committing for this one was interrupted; it may be written: repeat it")
+    return BackendError(
+        "the thread that was committing for this one was interrupted; look whether it is written before you repeat it"
+    )
 
 
 class GroupCommit:
@@ -107,6 +116,7 @@ class GroupCommit:
         self._turn = threading.RLock()  # who was interrupted in the moment of taking it can take it again
         self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
         self._submitted = _to_be_signalled()
+        self._told: deque[Request] = deque()  # those whose futures the committing thread is to complete
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False  # to those who come
@@ -160,11 +170,13 @@ class GroupCommit:
             self._pass_on()
 
     def _take(self, timeout: float) -> bool:
-        """Take the turn, or say False."""
-        if not self._turn.acquire(timeout=timeout):
+        """Take the turn, or say False; within a commit of this thread there is none to be had."""
+        if not self._turn.acquire(True, timeout):
             return False
         if self._in_use.locked():
             self._turn.release()
+            if self._patience < math.inf:
+                return False
             raise BackendError("a commit was asked for within another one of the same store, which has to end first")
         return True
 
@@ -229,7 +241,7 @@ class GroupCommit:
             for request in batch:
                 if request.done:
                     request.tell()
-                else:
+                elif not request.elsewhere:
                     request.finish(error=error)
             if not isinstance(cause, Exception):
                 raise
@@ -239,7 +251,7 @@ class GroupCommit:
         requests = [Request(plan.writes, plan.rebase, plan.until) for plan in plans]
         futures = []
         for request in requests:
-            request.future = Future()
+            request.future, request.tell_by = Future(), self._tell
             request.future.set_running_or_notify_cancel()  # so that nobody can take it back
             futures.append(request.future)
         self._queue.extend(requests)
@@ -249,6 +261,13 @@ class GroupCommit:
         if self._closed:
             self._serve_all()
         return futures
+
+    def _tell(self, request: Request) -> None:
+        if threading.current_thread() is not threading.main_thread() or self._closed:
+            request.complete()
+        else:  # where signals come in
+            self._told.append(request)
+            _signal(self._submitted)
 
     def _start(self) -> None:
         with self._starting:  # not the turn, which may be long: who submits waits for nobody
@@ -265,13 +284,18 @@ class GroupCommit:
                 return
 
     def _serve_all(self) -> None:
-        while self._queue:
+        while self._queue or self._told:
+            with suppress(IndexError):
+                self._told.popleft().complete()
+                continue
             if not self._lead_in_turn(min(self._patience, threading.TIMEOUT_MAX)):
                 self._lead()
 
     def close(self, close: Callable[[], None]) -> None:
         """Carry out what is queued, stop, and close the store once nobody commits any more."""
         self._closed = True
+        if self._take(0.0):
+            self._pass_on()  # an interrupt may have left it with this thread, for which the other would wait
         _signal(self._submitted)
         if self._thread is not None:
             self._thread.join()

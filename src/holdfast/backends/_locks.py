@@ -53,9 +53,15 @@ class Queued(ABC):
     def _queue_up(self, shared: bool) -> Wait:
         """Stand in the queue, or take the place that somebody has given up; with the mutex held."""
         if self._wait is None:
-            wait = Wait(shared)
-            threading.Thread(target=self._stand, args=(wait,), name="holdfast-lock", daemon=True).start()
-            self._wait = wait  # only now: there may be no thread to be had
+            self._wait = wait = Wait(shared)
+            thread = threading.Thread(target=self._stand, args=(wait,), name="holdfast-lock", daemon=True)
+            try:
+                thread.start()
+            except BaseException:
+                if thread.ident is None:  # there was none to be had
+                    self._wait = None
+                wait.wanted = False
+                raise
         self._wait.wanted = True
         return self._wait
 

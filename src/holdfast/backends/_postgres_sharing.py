@@ -84,6 +84,8 @@ class FirstTries:
         except RuntimeError:  # there are no more threads, or Python is about to end
             self._carry(batch)
         else:
+            for request in batch:
+                request.elsewhere = True
             wait([going], PATIENCE_S)
 
     def _carry(self, batch: list[Request]) -> None:

@@ -246,9 +246,11 @@ class LogTable:
 
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         if len(query.prefix) == 3 or query.where:
-            for record in list(self.select(con, query)):
-                # As it is stored: the number that is remembered may be of a log that another process has deleted.
-                place = (self._look(con, record.key[0], record.key[1]) or 0) << POSITIONS | int(record.key[2])
+            found = list(self.select(con, query))
+            for owner, branch in {record.key[:2] for record in found}:
+                self._look(con, owner, branch)  # another process may have deleted the log whose number is remembered
+            for record in found:
+                place = self._place(con, record.key)
                 if self.note is not None:
                     self.note(con.connection, place, place, False)
                 con.execute(f"DELETE FROM {self.kind.name} WHERE place = ?", (place,))

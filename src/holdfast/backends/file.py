@@ -130,12 +130,8 @@ class FileStore:
                 folder.prepare(self._disk, namespace)
 
         # The first open of a fresh folder is a race between processes, so it queues like any commit.
-        self._in_turn(self._opened.read_only, begin)
-
-    def _in_turn(self, shared: bool, do: Callable[[], R]) -> R:
-        if not self._turns.enter(shared, deadline(self._timeout)):
+        if not self._turns.take(self._opened.read_only, deadline(self._timeout), begin):
             raise expired()
-        return self._turns.end_after(do)
 
     # reading
 
@@ -144,8 +140,11 @@ class FileStore:
         self._opened.to_read()
         if self._turns.mine():
             return ask(self._reader)
+        answers: list[R] = []
         with _translated():
-            return self._in_turn(True, lambda: ask(self._reader))
+            if not self._turns.take(True, deadline(self._timeout), lambda: answers.append(ask(self._reader))):
+                raise expired()
+        return answers[0]
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         return self._read(lambda reader: reader.get(kind, keys))
@@ -163,11 +162,13 @@ class FileStore:
 
     def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
         self._opened.to_write()
+        self._turns.heal()
         return self._group.commit(writes, rebase)
 
     def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
         """Like `commit` for each, carried out together with whatever else is queued."""
         self._opened.to_write()
+        self._turns.heal()
         return self._group.submit(plans)
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
@@ -180,18 +181,14 @@ class FileStore:
     def _commit_together(self, batch: list[Request]) -> None:
         """One turn for the whole batch."""
         with _translated():
-            batch = self._take_turn(batch)
-            if batch:
-                self._turns.end_after(lambda: self._transaction(batch))
-
-    def _take_turn(self, batch: list[Request]) -> list[Request]:
-        while batch and not self._turns.enter(shared=False, until=min(request.deadline for request in batch)):
-            present = time.monotonic()
-            for request in batch:
-                if request.deadline <= present:
-                    request.finish(error=expired())
-            batch = [request for request in batch if not request.done]
-        return batch
+            until = min(request.deadline for request in batch)
+            while batch and not self._turns.take(False, until, partial(self._transaction, batch)):
+                present = time.monotonic()
+                for request in batch:
+                    if request.deadline <= present:
+                        request.finish(error=expired())
+                batch = [request for request in batch if not request.done]
+                until = min((request.deadline for request in batch), default=present)
 
     def _transaction(self, batch: list[Request]) -> None:
         """Carry out the requests in memory and then on disk, so many at a time as one journal takes."""
@@ -312,6 +309,7 @@ class FileStore:
     def close(self) -> None:
         # A child must not touch the lock it shares with its parent.
         if self._opened.close():
+            self._turns.heal()
             self._group.close(self._turns.close)
 
 

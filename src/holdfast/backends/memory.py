@@ -113,13 +113,8 @@ class MemoryStore(MemoryReader):
         try:
             for write in writes:
                 self._write(write, undo)
-        except Exception:
-            for table, key, before in reversed(undo):
-                table.keep(key, before)
-            raise
-        except BaseException:  # which may have come in the middle of a change
-            for changed in {id(table): table for table, _, _ in undo}.values():
-                changed.mend((key, before) for table, key, before in reversed(undo) if table is changed)
+        except BaseException as cause:
+            _take_back(undo, isinstance(cause, Exception))
             raise
         return writes
 
@@ -168,6 +163,20 @@ class MemoryStore(MemoryReader):
 
     def close(self) -> None:
         self._opened.close()
+
+
+def _take_back(undo: Undo, refused: bool) -> None:
+    """Have everything there again that was; an interrupt may have come in the middle of a change, or comes in this."""
+    done = False
+    try:
+        if refused:
+            for table, key, before in reversed(undo):
+                table.keep(key, before)
+            done = True
+    finally:
+        if not done:
+            for changed in {id(table): table for table, _, _ in undo}.values():
+                changed.mend((key, before) for table, key, before in reversed(undo) if table is changed)
 
 
 def _keep(table: Rows, key: Key, record: Record | None, undo: Undo) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 from holdfast.backends._file.changes import Change, Changes
 from holdfast.backends._file.disk import Disk
@@ -24,10 +23,9 @@ from holdfast.backends._file.journal import (
 )
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._file.overlay import ReadOnlyDisk
+from holdfast.errors import BackendError
 
 _PATIENCE_S = 1.0
-
-R = TypeVar("R")
 
 
 class Turns:
@@ -44,7 +42,8 @@ class Turns:
         self._notice = notice
         self._mutex = threading.RLock()  # who was interrupted in the moment of taking it can take it again
         self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
-        self._broken = False  # whether the last turn broke off, so that what is in memory may be anything
+        self._entered = False  # whether that turn has begun
+        self._broken = False  # whether the last one broke off, so that what is in memory may be anything
         self._shown = b""
         self._files: tuple[SharedLock, Changes, int] | None = None
         if not self._read_only:
@@ -70,20 +69,39 @@ class Turns:
 
     def mine(self) -> bool:
         """Whether it is this thread's turn already."""
+        return self._entered and self._used_here()
+
+    def _used_here(self) -> bool:
         return self._in_use.locked() and self._mutex._is_owned()  # type: ignore[attr-defined]
 
-    def enter(self, shared: bool, until: float) -> bool:
-        """Begin a turn by this moment of the monotonic clock, or say False."""
+    def take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
+        """Do this within a turn that begins by this moment of the monotonic clock, or say False.
+
+        What one that breaks off has read or changed is not trusted any more.
+        """
         if not self._mutex.acquire(timeout=max(0.0, until - time.monotonic())):
             return False
+        if self._in_use.locked():
+            self._mutex.release()
+            raise BackendError("the store was asked for within another call of this thread, which has to end first")
         try:
-            entered = self._enter(shared, until)
-        except BaseException:
+            with self._in_use:
+                return self._take(shared, until, do)
+        finally:
             self._let_go()
-            raise
-        if not entered:
-            self._let_go()
-        return entered
+
+    def _take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
+        try:
+            self._entered = False
+            if not self._enter(shared, until):
+                return False
+            self._entered = True
+            do()
+            self._broken = False
+            return True
+        finally:
+            if self._files is not None:
+                self._files[0].release()
 
     def _enter(self, shared: bool, until: float) -> bool:
         if not self._open_files():
@@ -93,21 +111,20 @@ class Turns:
         lock, changes, journal = self._files
         if not lock.acquire(shared, until):
             return False
-        try:
-            if isinstance(self._disk, ReadOnlyDisk):
-                self._show_finished(self._disk, journal)
-            elif is_pending(journal):
-                if shared:
-                    lock.release()
-                    if not lock.acquire(False, until):
-                        return False
-                self._recover(changes)
-            broken, self._broken = self._broken, True  # until it has ended
-            news = changes.news()
-            self._notice(None if broken else news)
-        except BaseException:
-            lock.release()
-            raise
+        broken, self._broken = self._broken, True  # until it has ended
+        if isinstance(self._disk, ReadOnlyDisk):
+            self._show_finished(self._disk, journal)
+        elif is_pending(journal):
+            if shared:
+                lock.release()
+                if not lock.acquire(False, until):
+                    return False
+            # First, so that all know it even if this process does not come to the end of it.
+            changes.start_afresh()
+            self.journal.recover()
+            broken = True
+        news = changes.news()
+        self._notice(None if broken else news)
         return True
 
     def _show_finished(self, disk: ReadOnlyDisk, journal: int) -> None:
@@ -117,11 +134,6 @@ class Turns:
             disk.lay_over(read_steps(disk.read(JOURNAL) or b"") or ())
             self._notice(None)
             self._shown = pending
-
-    def _recover(self, changes: Changes) -> None:
-        if self.journal.recover():
-            changes.start_afresh()
-            self._notice(None)
 
     def carry_out(self, steps: Sequence[Step], touched: list[Change]) -> None:
         """Make a commit's changes durable, and tell the other processes; only within a turn of one's own."""
@@ -133,20 +145,13 @@ class Turns:
         except OSError as cause:
             raise unknown(cause) from cause
 
-    def end_after(self, do: Callable[[], R]) -> R:
-        """What this gives, after which the turn ends; what one that breaks off has read or changed is not trusted."""
-        try:
-            with self._in_use:
-                given = do()
-            self._broken = False
-            return given
-        finally:
-            if self._files is not None:
-                self._files[0].release()
+    def heal(self) -> None:
+        """Let go of what an interrupted call of this thread has left taken, and for which others may wait."""
+        if not self._in_use.locked():
             self._let_go()
 
     def _let_go(self) -> None:
-        """Let other threads have the turn, however often an interrupted one of this thread has taken it."""
+        """Let other threads have the turn, however often this one has taken it."""
         with suppress(RuntimeError):
             while True:
                 self._mutex.release()
