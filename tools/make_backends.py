@@ -106,7 +106,7 @@ PROMISES = {
         page="surrealdb.md",
         address="surrealkv:///agents",
         survives="a kill; the embedded engine syncs, which was not tried by power loss",
-        commit="one transaction",
+        commit="one transaction, which a kill can tear if it is of megabytes",
         verified="the engine of the SDK 2.0.0, embedded: whole kit and kills; no server",
         shared="threads; at a server processes, hosts",
     ),
