@@ -1,14 +1,17 @@
-"""The lock of a SQLite file, whoever is interrupted or closed while it waits."""
+"""The locks of SQLite files and of folders, whoever is interrupted or closed while it waits."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from random import uniform
 
+from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._locks import FileLock
 
 LONG_S = 30
@@ -39,12 +42,33 @@ def test_a_lock_that_was_closed_while_it_waited_unlocks_no_other_file(tmp_path: 
     held, waiter = FileLock(str(tmp_path / "one")), FileLock(str(tmp_path / "one"))
     assert held.take_free()
     assert not waiter.acquire(time.monotonic() + 0.05)
-    (queueing,) = (thread for thread in threading.enumerate() if thread.name == "holdfast-lock")
     waiter.close()
     another, rival = FileLock(str(tmp_path / "another")), FileLock(str(tmp_path / "another"))
     assert another.take_free()
     held.release()
-    queueing.join(LONG_S)
+    with suppress(OSError):
+        while True:  # until the one who stood in the queue has closed it
+            os.fstat(waiter._fd)
     assert not rival.take_free()
     for lock in (held, another, rival):
         lock.close()
+
+
+def test_who_was_interrupted_as_it_began_to_wait_holds_it_alone_later(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for number in range(100):
+        path = str(tmp_path / str(number))
+        held, waiter, rival = (SharedLock(path) for _ in range(3))
+        assert held.acquire(shared=False, until=0)
+        with suppress(KeyboardInterrupt):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, uniform(2e-5, 2e-4))
+                waiter.acquire(shared=False, until=time.monotonic() + 0.01)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        held.release()
+        assert waiter.acquire(shared=False, until=time.monotonic() + LONG_S)
+        assert not rival.acquire(shared=True, until=time.monotonic() + 0.002)
+        for lock in (held, waiter, rival):
+            lock.close()
+    signal.signal(signal.SIGALRM, before)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeVar
@@ -70,11 +70,12 @@ class Request:
 
     def complete(self) -> None:
         """Give the future its answer. An interrupt in that would leave some who wait for it without one."""
-        if self.future is not None and not self.future.done():
-            if self.error is None:
-                self.future.set_result(self.result)
-            else:
-                self.future.set_exception(self.error)
+        if self.future is not None:
+            with suppress(InvalidStateError):  # it has been told before
+                if self.error is None:
+                    self.future.set_result(self.result)
+                else:
+                    self.future.set_exception(self.error)
 
 
 def expired() -> Busy:
@@ -279,7 +280,8 @@ class GroupCommit:
     def _serve(self) -> None:
         while True:
             self._submitted.acquire()
-            self._serve_all()
+            with suppress(BaseException):  # whoever waited has been told of it, and others come
+                self._serve_all()
             if self._closed:
                 return
 

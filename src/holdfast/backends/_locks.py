@@ -6,6 +6,7 @@ import fcntl
 import os
 import threading
 import time
+from _thread import start_new_thread
 from abc import ABC, abstractmethod
 
 # A commit takes less time than waking somebody who queues. So who finds the lock taken looks again for a few
@@ -23,7 +24,20 @@ class Wait:
     def __init__(self, shared: bool) -> None:
         self.shared = shared
         self.wanted = True
-        self.granted = threading.Event()
+        self.granted = False
+        self._told = (
+            threading.Lock()
+        )  # not an Event, which is written in Python: interrupted, it raises errors of its own
+        self._told.acquire()
+
+    def grant(self) -> None:
+        """Let whoever waits go on."""
+        self.granted = True
+        self._told.release()
+
+    def wait(self, until: float) -> None:
+        """Until it is granted, or until this moment of the monotonic clock."""
+        self._told.acquire(timeout=max(0.0, until - time.monotonic()))
 
 
 class Queued(ABC):
@@ -54,13 +68,13 @@ class Queued(ABC):
         """Stand in the queue, or take the place that somebody has given up; with the mutex held."""
         if self._wait is None:
             self._wait = wait = Wait(shared)
-            thread = threading.Thread(target=self._stand, args=(wait,), name="holdfast-lock", daemon=True)
             try:
-                thread.start()
-            except BaseException:
-                if thread.ident is None:  # there was none to be had
-                    self._wait = None
+                # Not a Thread, whose start waits for it: interrupted there, one would not know whether it stands.
+                start_new_thread(self._stand, (wait,))
+            except BaseException as cause:
                 wait.wanted = False
+                if isinstance(cause, RuntimeError):  # there was none to be had
+                    self._wait = None
                 raise
         self._wait.wanted = True
         return self._wait
@@ -71,7 +85,7 @@ class Queued(ABC):
             if self._closed:
                 self._give_back()
             elif wait.wanted:
-                wait.granted.set()
+                wait.grant()
             else:
                 self._let_go()  # before anybody of this process can take it again
                 self._wait = None
@@ -79,7 +93,7 @@ class Queued(ABC):
     def _is_granted(self, wait: Wait, until: float) -> bool:
         """Whether the lock comes by this moment of the monotonic clock; after it, it is wanted no more."""
         try:
-            wait.granted.wait(max(0.0, until - time.monotonic()))
+            wait.wait(until)
         except BaseException:  # as by Ctrl-C; nobody would ever let go of what comes later
             if self._leave_queue(wait):
                 self.release()
@@ -88,11 +102,11 @@ class Queued(ABC):
 
     def _leave_queue(self, wait: Wait) -> bool:
         with self._mutex:
-            if wait.granted.is_set():
+            if wait.granted:
                 self._wait = None
             else:
                 wait.wanted = False
-            return wait.granted.is_set()
+            return wait.granted
 
     def release(self) -> None:
         """Let the next one have it; fine if it is not held."""
@@ -104,7 +118,7 @@ class Queued(ABC):
         with self._mutex:
             if not self._closed:
                 self._closed = True
-                if self._wait is None or self._wait.granted.is_set():
+                if self._wait is None or self._wait.granted:
                     self._give_back()
 
 

@@ -310,7 +310,8 @@ class FileStore:
         # A child must not touch the lock it shares with its parent.
         if self._opened.close():
             self._turns.heal()
-            self._group.close(self._turns.close)
+            with _translated():
+                self._group.close(self._turns.close)
 
 
 def _require(table: Table, key: Key, digest: bytes | None) -> None:

@@ -119,9 +119,10 @@ class Turns:
                 lock.release()
                 if not lock.acquire(False, until):
                     return False
-            # First, so that all know it even if this process does not come to the end of it.
-            changes.start_afresh()
-            self.journal.recover()
+            with suppress(OSError):  # first, so that all know of it even if this process does not come to its end
+                changes.start_afresh()
+            if self.journal.recover():
+                changes.start_afresh()
             broken = True
         news = changes.news()
         self._notice(None if broken else news)
@@ -159,11 +160,13 @@ class Turns:
     def close(self) -> None:
         """Give the files back, with no trace in them of what this process has removed."""
         with self._mutex:
-            if self._files is not None:
-                lock, changes, journal = self._files
-                self._files = None
-                if changes.names_removed and lock.acquire(shared=False, until=time.monotonic() + _PATIENCE_S):
-                    changes.scrub()
-                lock.close()
-                changes.close()
-                os.close(journal)
+            files, self._files = self._files, None
+            if files is not None:
+                lock, changes, journal = files
+                try:
+                    if changes.names_removed and lock.acquire(shared=False, until=time.monotonic() + _PATIENCE_S):
+                        changes.scrub()
+                finally:
+                    lock.close()
+                    changes.close()
+                    os.close(journal)
