@@ -28,6 +28,7 @@ from holdfast.backends.file import FileStore
 from holdfast.backends.memory import MemoryStore
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import Insert, Planned, Put, Query, Require, Taken, Write
+from holdfast.deadlines import deadline
 from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES
 from holdfast.testing.records import checkpoint, head, message
 
@@ -200,6 +201,20 @@ def test_an_interrupt_leaves_all_or_nothing_in_memory() -> None:
         if at.left > 0:
             break
     assert nth > 50
+
+
+def test_an_interrupted_call_leaves_no_limit_to_later_ones() -> None:
+    hf = holdfast.open("memory://")
+    for nth in count(1):
+        at = At(("holdfast/deadlines.py",), nth)
+        sys.settrace(at)
+        with suppress(KeyboardInterrupt):
+            hf.sessions.get("s", timeout=5)
+        sys.settrace(None)
+        assert deadline(1000) > time.monotonic() + 900, f"after line {nth}"
+        if at.left > 0:
+            break
+    assert nth > 5
 
 
 def interrupt_after(seconds: float, act: Callable[[], object]) -> None:

@@ -1,7 +1,8 @@
 """How long the present call may take.
 
 A public method opens `within(timeout)`; whatever waits below it asks `remaining()`. Calls made inside
-another call share the outer limit.
+another call share the outer limit. An interrupt may come in before a call has taken its limit back; so what is
+remembered is the call and not the limit, and is forgotten with the call.
 """
 
 from __future__ import annotations
@@ -9,34 +10,43 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar, Token
 from types import TracebackType
+from weakref import ref
 
-_limit: ContextVar[float | None] = ContextVar("holdfast_deadline", default=None)
+_call: ContextVar[ref[within] | None] = ContextVar("holdfast_call", default=None)
+
+
+def _limit() -> float | None:
+    """The present call's own limit; None without one."""
+    held = _call.get()
+    call = None if held is None else held()
+    return None if call is None else call.until
 
 
 def until(seconds: float) -> float:
     """The moment, on the monotonic clock, that is so far away; the present call's own limit if that is sooner."""
     mine = time.monotonic() + seconds
-    outer = _limit.get()
+    outer = _limit()
     return mine if outer is None or mine < outer else outer
 
 
 class within:
     """Bound the calls made inside to so many seconds."""
 
-    __slots__ = ("_seconds", "_token")
+    __slots__ = ("__weakref__", "_seconds", "_token", "until")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._token: Token[float | None] | None = None
+        self._token: Token[ref[within] | None] | None = None
 
     def __enter__(self) -> None:
-        self._token = _limit.set(until(self._seconds))
+        self.until = until(self._seconds)
+        self._token = _call.set(ref(self))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._token is not None:
-            _limit.reset(self._token)
+            _call.reset(self._token)
 
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -44,7 +54,7 @@ DEFAULT_TIMEOUT_S = 30.0
 
 def deadline(default_s: float = DEFAULT_TIMEOUT_S) -> float:
     """The moment, on the monotonic clock, at which the present call must have answered."""
-    limit = _limit.get()
+    limit = _limit()
     return time.monotonic() + default_s if limit is None else limit
 
 
