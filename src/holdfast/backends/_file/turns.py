@@ -69,10 +69,7 @@ class Turns:
 
     def mine(self) -> bool:
         """Whether it is this thread's turn already."""
-        return self._entered and self._used_here()
-
-    def _used_here(self) -> bool:
-        return self._in_use.locked() and self._mutex._is_owned()  # type: ignore[attr-defined]
+        return self._entered and self._in_use.locked() and self._mutex._is_owned()  # type: ignore[attr-defined]
 
     def take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
         """Do this within a turn that begins by this moment of the monotonic clock, or say False.
