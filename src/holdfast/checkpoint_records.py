@@ -7,6 +7,7 @@ above n, so a checkpoint depends on no other and any of them can go.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import get_args
 
 from holdfast import codec
@@ -31,6 +32,7 @@ from holdfast.model import (
 class StoredCheckpoint(Value, frozen=True, kw_only=True):
     """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's.
 
+    It was made at `at` unless its maker says otherwise in `created_at`.
     `texts` are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the
     text itself where the message is not there.
     """
@@ -38,7 +40,6 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     id: str
     owner: str
     at: int
-    created_at: Moment
     kind: CheckpointKind = "manual"
     status: CheckpointStatus = "completed"
     agent_id: str | None = None
@@ -55,11 +56,17 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     extra: Json = None
     texts: list[tuple[int, int, int, int] | str] = []
     parent_id: str | None = None
+    created_at: Moment | None = None
     expires_at: Moment | None = None
     position: Position | None = None
     number: int | None = None
     revision: int | None = None
     revision_link: bytes | None = None
+
+    @property
+    def made_at(self) -> datetime:
+        """When it was made."""
+        return moment(self.at) if self.created_at is None else self.created_at
 
 
 class Capture(Value, frozen=True, kw_only=True):
@@ -77,9 +84,9 @@ class StoredCapture(Capture, frozen=True, kw_only=True):
     number: int
 
 
-def checkpoint_record(stored: StoredCheckpoint) -> Record:
-    """The record of a checkpoint."""
-    if is_plain(stored):
+def checkpoint_record(stored: StoredCheckpoint, plain: bool | None = None) -> Record:
+    """The record of a checkpoint; `plain` says whether it is that, where it is known."""
+    if is_plain(stored) if plain is None else plain:
         body = codec.encode(stored, "checkpoint")
     else:
         body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
@@ -187,7 +194,7 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
         tool_calls=stored.tool_calls,
         extra=stored.extra,
         parent_id=stored.parent_id,
-        created_at=stored.created_at,
+        created_at=stored.made_at,
         expires_at=stored.expires_at,
         revision=stored.revision,
         head=None if at is None else Head(branch=at.branch, seq=at.seq, message_id=at.message_id),

@@ -64,12 +64,11 @@ class Keeping(Finding):
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to checkpoint")
         _check_ttl(ttl)
-        now = moment(self._stamps.next())
+        now = None if ttl is None else moment(self._stamps.next())
         draft = StoredCheckpoint(
             id=new_id() if id is None else check_id(id, "checkpoint id"),
             owner="",
             at=0,
-            created_at=now,
             kind=kind,
             status=status,
             agent_id=agent_id,
@@ -85,7 +84,8 @@ class Keeping(Finding):
             tool_calls=_listed(tool_calls, "tool_calls"),
             extra=extra,
             parent_id=parent_id,
-            expires_at=None if ttl is None else now + timedelta(seconds=ttl),
+            created_at=now,
+            expires_at=None if now is None or ttl is None else now + timedelta(seconds=ttl),
         )
         _check_draft(draft)
         with self._within(timeout):
@@ -151,8 +151,10 @@ class Keeping(Finding):
         pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
         stored = _standing(draft, seen.pointer, at, parent_id)
-        record = records.checkpoint_record(stored)
-        return _Hopeful(stored, record, seen, [*writes, Insert(record)])
+        plain = records.is_plain(stored)
+        record = records.checkpoint_record(stored, plain)
+        writes.append(Insert(record))
+        return _Hopeful(stored if plain else None, record, seen, writes)
 
     def _repeated(
         self, reader: Reader, seen: Seen, rival: Record, draft: StoredCheckpoint, said: list[appends.Said]
@@ -260,16 +262,16 @@ def _standing(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str
 
 
 class _Hopeful(Struct, frozen=True, gc=False):
-    """A checkpoint that is made if its session has not moved."""
+    """A checkpoint that is made if its session has not moved; as it will read back, where that is known."""
 
-    stored: StoredCheckpoint
+    stored: StoredCheckpoint | None
     record: Record
     seen: Seen
     writes: list[Write]
 
     def view(self) -> Checkpoint:
         """As its reader sees it."""
-        return records.shown(self.stored, self.record) if records.is_plain(self.stored) else records.view(self.record)
+        return records.view(self.record) if self.stored is None else records.shown(self.stored, self.record)
 
 
 def after_checkpoint(instant: Instant, record: Record) -> Present:

@@ -109,7 +109,6 @@ class Restoring(Keeping):
             id=new_id(),
             owner="",
             at=0,
-            created_at=moment(self._stamps.next()),
             kind="recovery",
             status="completed",
             agent_id=stored.agent_id,

@@ -48,7 +48,7 @@ class Reading:
         return {
             "v": payload.v,
             "id": entry.id,
-            "ts": payload.ts or entry.stored.created_at.astimezone(UTC).isoformat(),
+            "ts": payload.ts or entry.stored.made_at.astimezone(UTC).isoformat(),
             "channel_values": values,
             "channel_versions": payload.versions,
             "versions_seen": payload.seen,
