@@ -35,16 +35,22 @@ class LogTable:
         self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
         columns = ", ".join([*names, "digest", "body"])
-        marks = ", ".join("?" * (len(names) + 2))
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
         self._select = f"SELECT place, {columns} FROM {kind.name}"
         place = Field("place", "int")
         self._careful = Careful(self._select, [place, *kind.fields], f"digest, body FROM {kind.name}")
-        self.inserting = (
-            f"INSERT INTO {kind.name} (place, family, {columns}) SELECT ?, family, {marks} FROM logs WHERE log = ?"
-        )
+        self._insert = self.inserting(lambda _column: "?")
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
         self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
+
+    def inserting(self, value: Callable[[str], str]) -> str:
+        """The statement that inserts a row; `value` says where that of a column comes from, or `log`."""
+        names = [*(field.name for field in self.kind.fields), "digest", "body"]
+        columns, values = ", ".join(f'"{name}"' for name in names), ", ".join(map(value, names))
+        return (
+            f"INSERT INTO {self.kind.name} (place, family, {columns})"
+            f" SELECT {value('place')}, family, {values} FROM logs WHERE log = {value('log')}"
+        )
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
@@ -139,7 +145,7 @@ class LogTable:
             values = self.insert_values(record)
             assert values is not None
         try:
-            con.execute(self.inserting, values)
+            con.execute(self._insert, values)
             if con.connection.changes() == 0:
                 # Another process has deleted this log since its number was learnt.
                 del self._known[record.key[:2]]

@@ -7,8 +7,7 @@ nothing is read from: what is inserted into it is handed to a trigger, which doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import apsw
@@ -17,7 +16,7 @@ from holdfast.backends._sqlite_logs import LogTable
 from holdfast.backends._sqlite_tables import PlainTable, Table
 from holdfast.contracts import MAX_BYTES, Insert, Put, Write
 from holdfast.filters import Scalar
-from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES
+from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES, Field, Kind
 
 Stroke: TypeAlias = tuple[str, tuple[Scalar, ...]]  # a statement, and what is bound to it
 
@@ -27,46 +26,67 @@ _REFUSED = "SELECT RAISE(ABORT, 'refused') WHERE changes() <> 1"
 class Strokes:
     """The statements of one connection."""
 
-    def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
+    def __init__(self, con: apsw.Connection, space: int, layout: dict[str, Table]) -> None:
         heads, messages, checkpoints = (layout[kind.name] for kind in (HEADS, MESSAGES, CHECKPOINTS))
         assert isinstance(heads, PlainTable)
         assert isinstance(messages, LogTable)
         assert isinstance(checkpoints, PlainTable)
-        self._heads, self._messages, self._checkpoints = heads, messages, checkpoints
-        append = [heads.quiet, _REFUSED, messages.inserting, _REFUSED]
-        self._append = _lay(con, "appending", append)
-        self._step = _lay(con, "stepping", [*append, checkpoints.inserting])
+        self._messages = messages
+        moved = _columns(HEADS, *_names(HEADS.columns()), "digest", "body", "over")
+        said = _columns(MESSAGES, "place", *_names(MESSAGES.fields), "digest", "body", "log")
+        kept = _columns(CHECKPOINTS, *_names(CHECKPOINTS.columns()), "digest", "body")
+        append = [
+            heads.updating(_handed(HEADS, space)),
+            _REFUSED,
+            messages.inserting(_handed(MESSAGES, space)),
+            _REFUSED,
+        ]
+        keep = checkpoints.inserting(_handed(CHECKPOINTS, space))
+        self._append = _lay(con, "appending", [*moved, *said], append)
+        self._step = _lay(con, "stepping", [*moved, *said, *kept], [*append, keep])
 
     def of(self, writes: Sequence[Write]) -> Stroke | None:
         """What carries these out; None if they have another shape."""
         if not 2 <= len(writes) <= 3:
             return None
-        moved, said = writes[0], writes[1]
-        if type(moved) is not Put or moved.over is None or type(said) is not Insert:
+        moved, inserted = writes[0], writes[1]
+        if type(moved) is not Put or moved.over is None or type(inserted) is not Insert:
             return None
-        head, message = moved.record, said.record
-        placed = self._messages.insert_values(message) if message.kind is MESSAGES else None
-        if head.kind is not HEADS or placed is None:
+        head, message = moved.record, inserted.record
+        if head.kind is not HEADS or message.kind is not MESSAGES:
             return None
-        values = self._heads.quiet_values(head, moved.over) + placed
+        said = self._messages.insert_values(message)
+        if said is None:
+            return None
         size = len(head.body) + len(message.body)
-        statement = self._append
-        if len(writes) == 3:
-            kept = writes[2]
-            if type(kept) is not Insert or kept.record.kind is not CHECKPOINTS:
-                return None
-            values += self._checkpoints.insert_values(kept.record)
-            size += len(kept.record.body)
-            statement = self._step
-        return (statement, values) if size <= MAX_BYTES else None
+        values = (*head.key, *head.fields, head.digest, head.body, moved.over, *said)
+        if len(writes) == 2:
+            return (self._append, values) if size <= MAX_BYTES else None
+        if type(writes[2]) is not Insert:
+            return None
+        kept = writes[2].record
+        if kept.kind is not CHECKPOINTS or size + len(kept.body) > MAX_BYTES:
+            return None
+        return self._step, (*values, *kept.key, *kept.fields, kept.digest, kept.body)
 
 
-def _lay(con: apsw.Connection, name: str, statements: Sequence[str]) -> str:
-    """Make a view whose trigger runs these statements, and give the one that hands it their values."""
-    numbers = count(1)
-    pieces = "; ".join(statements).split("?")
-    body = "".join(f"{piece}new.v{next(numbers)}" for piece in pieces[:-1]) + pieces[-1]
-    columns = ", ".join(f"NULL AS v{number}" for number in range(1, len(pieces)))
-    con.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns}")
-    con.execute(f"CREATE TEMP TRIGGER {name}_now INSTEAD OF INSERT ON {name} BEGIN {body}; END")
-    return f"INSERT INTO {name} VALUES ({', '.join('?' * (len(pieces) - 1))})"
+def _names(fields: Sequence[Field]) -> list[str]:
+    return [field.name for field in fields]
+
+
+def _columns(kind: Kind, *names: str) -> list[str]:
+    """The columns of a view for these of a kind, in the order in which they are bound."""
+    return [f"{kind.name}_{name}" for name in names]
+
+
+def _handed(kind: Kind, space: int) -> Callable[[str], str]:
+    """Where the trigger has the value of a kind's column from."""
+    return lambda name: str(space) if name == "space" else f"new.{kind.name}_{name}"
+
+
+def _lay(con: apsw.Connection, name: str, columns: Sequence[str], statements: Sequence[str]) -> str:
+    """Make a view whose trigger runs these statements, and give the one that hands it the values of its columns."""
+    nothing = ", ".join(f"NULL AS {column}" for column in columns)
+    con.execute(f"CREATE TEMP VIEW {name} AS SELECT {nothing}")
+    con.execute(f"CREATE TEMP TRIGGER {name}_now INSTEAD OF INSERT ON {name} BEGIN {'; '.join(statements)}; END")
+    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})"

@@ -28,26 +28,36 @@ class PlainTable:
         keys = names[: self._depth]
         by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
-        marks = ", ".join("?" * (len(names) + 3))
         self._select = f"SELECT {all_columns} FROM {kind.name}"
         self._careful = Careful(self._select, [*kind.columns()], f"digest, body FROM {kind.name}")
         self._get = f"{self._select} WHERE {by_key}"
-        self.inserting = f"INSERT INTO {kind.name} (space, {all_columns}) VALUES ({marks})"
+        self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
-        self.quiet = self._quiet_update(by_key)
+        self._indexed = {name for index in kind.indexes for name in index}
+        places = [(place, field.name in self._indexed) for place, field in enumerate(kind.fields)]
+        self._moving = _pick([place for place, indexed in places if not indexed])
+        self._still = _pick([place for place, indexed in places if indexed])
+        self._quiet = self.updating(_bound)
         self._ranges: dict[tuple[object, ...], str] = {}
 
-    def _quiet_update(self, by_key: str) -> str:
-        """An update that leaves the indexed fields alone, since SQLite rewrites every index it is told to set."""
-        indexed = {name for index in self.kind.indexes for name in index}
-        places = {field.name: i for i, field in enumerate(self.kind.fields)}
-        self._moving = _pick([place for name, place in places.items() if name not in indexed])
-        self._still = _pick([place for name, place in places.items() if name in indexed])
-        changes = [f'"{name}" = ?' for name in places if name not in indexed]
-        same = "".join(f' AND "{name}" IS ?' for name in places if name in indexed)
-        setting = ", ".join([*changes, "digest = ?", "body = ?"])
-        return f"UPDATE {self.kind.name} SET {setting} WHERE {by_key} AND digest = ?{same}"
+    def inserting(self, value: Callable[[str], str]) -> str:
+        """The statement that inserts a row; `value` says where that of a column comes from."""
+        names = ["space", *(column.name for column in self.kind.columns()), "digest", "body"]
+        columns, values = ", ".join(f'"{name}"' for name in names), ", ".join(map(value, names))
+        return f"INSERT INTO {self.kind.name} ({columns}) VALUES ({values})"
+
+    def updating(self, value: Callable[[str], str]) -> str:
+        """The same for an update of what has the digest `over`.
+
+        It leaves the indexed fields alone, since SQLite rewrites every index it is told to set.
+        """
+        names, still = [field.name for field in self.kind.fields], self._indexed
+        moving = [*(name for name in names if name not in still), "digest", "body"]
+        wanted = [f'"{name}" = {value(name)}' for name in ("space", *(field.name for field in self.kind.key))]
+        wanted += [f"digest = {value('over')}", *(f'"{name}" IS {value(name)}' for name in names if name in still)]
+        changes = ", ".join(f'"{name}" = {value(name)}' for name in moving)
+        return f"UPDATE {self.kind.name} SET {changes} WHERE {' AND '.join(wanted)}"
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
@@ -78,13 +88,9 @@ class PlainTable:
         rows = self._careful.fetch(con, self._get, (self._space, *key))
         return self.record(rows[0]) if rows else None
 
-    def insert_values(self, record: Record) -> tuple[Scalar, ...]:
-        """What `inserting` takes."""
-        return (self._space, *record.key, *record.fields, record.digest, record.body)
-
     def insert(self, con: apsw.Cursor, record: Record) -> None:
         try:
-            con.execute(self.inserting, self.insert_values(record))
+            con.execute(self._insert, (self._space, *record.key, *record.fields, record.digest, record.body))
         except apsw.ConstraintError:
             present = self.get(con, record.key) or self._rival(con, record)
             if present is None:
@@ -99,15 +105,11 @@ class PlainTable:
         found = self.select(con, Query(kind=self.kind, where=same)) if same else iter(())
         return next((other for other in found if other.key != record.key), None)
 
-    def quiet_values(self, record: Record, over: bytes) -> tuple[Scalar, ...]:
-        """What `quiet` takes."""
-        moving, still = self._moving(record.fields), self._still(record.fields)
-        return (*moving, record.digest, record.body, self._space, *record.key, over, *still)
-
     def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
         fields, key = record.fields, record.key
         if over is not None:
-            con.execute(self.quiet, self.quiet_values(record, over))
+            moving, still = self._moving(fields), self._still(fields)
+            con.execute(self._quiet, (*moving, record.digest, record.body, self._space, *key, over, *still))
             if con.connection.changes() == 1:
                 return
         changed = (*fields, record.digest, record.body, self._space, *key)
@@ -166,6 +168,10 @@ class PlainTable:
         clause = " AND ".join(["space = ?", *parts])
         found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
         return int(found.fetchone()[0])  # type: ignore[index]
+
+
+def _bound(_column: str) -> str:
+    return "?"
 
 
 def _pick(places: list[int]) -> Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]]:

@@ -44,7 +44,7 @@ class Writing:
         self._layout = tables(KINDS, space, known)
         self._logs = [table for table in self._layout.values() if isinstance(table, LogTable)]
         self._reader = SqliteReader(con, self._layout)
-        self._strokes = Strokes(con, self._layout)
+        self._strokes = Strokes(con, space, self._layout)
         self._leaving = Leaving(space)
         for table in self._logs:
             if table.kind is MESSAGES:
