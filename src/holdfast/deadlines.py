@@ -25,6 +25,8 @@ def _limit() -> float | None:
 def until(seconds: float) -> float:
     """The moment, on the monotonic clock, that is so far away; the present call's own limit if that is sooner."""
     mine = time.monotonic() + seconds
+    if _call.get() is None:
+        return mine
     outer = _limit()
     return mine if outer is None or mine < outer else outer
 

@@ -19,6 +19,8 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_EXACT = 2**33 * 1_000_000  # up to here, in 2242, seconds as a float tell every microsecond apart
+_from_seconds = datetime.fromtimestamp
 
 
 def new_id() -> str:
@@ -86,6 +88,8 @@ def micros(moment: datetime, what: str = "time") -> int:
 
 def moment(micros_utc: int) -> datetime:
     """The time that `micros` counted."""
+    if 0 <= micros_utc < _EXACT:
+        return _from_seconds(micros_utc / 1_000_000, UTC)
     return _EPOCH + timedelta(microseconds=micros_utc)
 
 
