@@ -136,7 +136,7 @@ def test_a_refused_stroke_among_others_is_refused_alone(stores: list[SqliteStore
         one.sessions.create(id=name, title="t")
         for _ in range(2):
             one.sessions.append(name, Message.user("said"))
-    plans = {name: one.sessions._plan_append(name, Message.user("planned")) for name in "abc"}
+    plans = {name: one.sessions._plan_append(name, [Message.user("planned")], None, True) for name in "abc"}
     other.sessions.append("b", Message.user("faster"))
     until = time.monotonic() + LONG_S
     done = stores[0].submit([Planned(plan.writes, None, until) for plan in plans.values()])

@@ -146,8 +146,8 @@ class Writer:
         call = _forward(self.parameters(function))
         kind = "async def"
         if hasattr(noun, f"_plan_{name}"):
-            plain = _forward([one for one in self.parameters(function) if one.name != "timeout"])
-            body = f"return await self._bridge.submit(lambda: self._noun._plan_{name}({plain}), timeout)"
+            plain = ", ".join(one.name for one in self.parameters(function) if one.name != "timeout")
+            body = f"return await self._bridge.submit(self._noun._plan_{name}, timeout, {plain})"
         elif hasattr(noun, f"_poll_{name}"):
             kind, returned = "def", returned.replace("Iterator", "AsyncIterator", 1)
             body = f"return self._bridge.poll(self._noun._poll_{name}, {call})"

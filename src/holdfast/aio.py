@@ -144,9 +144,7 @@ class AsyncSessions:
         With a `parent` that is not the head they open a branch, which becomes the active one unless
         `activate=False`; `parent=ROOT` stands in front of the first message.
         """
-        return await self._bridge.submit(
-            lambda: self._noun._plan_append(session_id, *messages, parent=parent, activate=activate), timeout
-        )
+        return await self._bridge.submit(self._noun._plan_append, timeout, session_id, messages, parent, activate)
 
     async def message(self, session_id: str, message_id: str, *, timeout: float | None = None) -> Message | None:
         """One message this session reaches, on any branch, or None."""

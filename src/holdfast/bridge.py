@@ -56,10 +56,9 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-class _Asked(Struct):
-    """A plan, the task that asked for it, and what came of it."""
+class _Asked(Planned):
+    """A plan as a task has asked for it, and what came of it."""
 
-    planned: Planned
     task: asyncio.Task[Any] | None
     cancels: int  # that the task had got when it asked
     done: bool = False
@@ -121,34 +120,18 @@ class Bridge:
             return await loop.run_in_executor(self._pool, partial(cast(Callable[..., R], function), *back, **kwargs))
         return await loop.run_in_executor(self._pool, partial(function, *args, **kwargs))
 
-    async def submit(self, make: Callable[[], Plan[R]], timeout: float | None) -> R:
+    async def submit(
+        self, make: Callable[P, Plan[R]], timeout: float | None, /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
         """Carry out a plan, holding no thread where the store can answer later."""
         if self._later is None:
-            return await self.call(self._carry_out, make, timeout)
-        plan = make()
+            return await self.call(self._carry_out, partial(make, *args, **kwargs), timeout)
+        plan = make(*args, **kwargs)
         if plan.blocks:
             return await self.call(self._carry_out, lambda: plan, timeout)
         limit = until(self._timeout if timeout is None else check_timeout(timeout))
-        refusal = await self._ask(Planned(plan.writes, plan.rebase, limit))
-        if refusal is None:
-            return plan.finish()
-        if isinstance(refusal, Moved | Taken):
-            return await self.call(self._carry_out, lambda: plan, timeout)
-        raise refusal
-
-    async def _ask(self, planned: Planned) -> BaseException | None:
-        """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
         loop = asyncio.get_running_loop()
-        last, turn = self._last
-        if last is not loop:
-            turn = self._enter(loop)
-        task = asyncio.current_task(loop)
-        asked = _Asked(planned, task, 0 if task is None else task.cancelling())
-        turn.asked.append(asked)
-        if turn.busy and self._at_once is not None:
-            asked.expiring = loop.call_later(planned.until - time.monotonic(), asked.tell, Busy(_WAITED))
-        elif len(turn.asked) == 1:
-            loop.call_soon(self._commit, loop, turn)
+        asked = self._ask(loop, plan, limit)
         try:
             if asked.expiring is None:
                 await _next_turn()  # in which the commit comes first
@@ -159,7 +142,25 @@ class Bridge:
             asked.done = True  # also if the task waits no more, so that what is not begun is left
             if asked.expiring is not None:
                 asked.expiring.cancel()
-        return asked.refusal
+        if asked.refusal is None:
+            return plan.finish()
+        if isinstance(asked.refusal, Moved | Taken):
+            return await self.call(self._carry_out, lambda: plan, timeout)
+        raise asked.refusal
+
+    def _ask(self, loop: asyncio.AbstractEventLoop, plan: Plan[Any], limit: float) -> _Asked:
+        """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
+        last, turn = self._last
+        if last is not loop:
+            turn = self._enter(loop)
+        task = asyncio.current_task(loop)
+        asked = _Asked(plan.writes, plan.rebase, limit, task, 0 if task is None else task.cancelling())
+        turn.asked.append(asked)
+        if turn.busy and self._at_once is not None:
+            asked.expiring = loop.call_later(limit - time.monotonic(), asked.tell, Busy(_WAITED))
+        elif len(turn.asked) == 1:
+            loop.call_soon(self._commit, loop, turn)
+        return asked
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
         turn = self._turns.get(loop)
@@ -175,12 +176,11 @@ class Bridge:
         asked, turn.asked = [one for one in turn.asked if _begin(one)], []
         if not asked:
             return
-        plans = [one.planned for one in asked]
         try:
-            refusals = None if self._at_once is None else self._at_once.commit_at_once(plans)
+            refusals = None if self._at_once is None else self._at_once.commit_at_once(asked)
             if refusals is None:
                 assert self._later is not None
-                for one, committing in zip(asked, self._later.submit(plans), strict=True):
+                for one, committing in zip(asked, self._later.submit(asked), strict=True):
                     turn.busy += 1
                     committing.add_done_callback(partial(self._done, loop, turn, one))
                 return

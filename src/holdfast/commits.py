@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Generic, TypeVar
 
+from msgspec import Struct
+
 from holdfast.contracts import (
     Delete,
     Insert,
@@ -32,17 +34,15 @@ _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
 
 
-class Plan(Generic[R]):
+class Plan(Struct, Generic[R]):
     """A write that is decided but not yet done.
 
     `writes` are the hopeful ones, made of what was last seen; None means that nothing was.
     """
 
-    __slots__ = ("writes",)
     blocks: ClassVar[bool] = False  # whether carrying it out takes more than its commit
 
-    def __init__(self, writes: Sequence[Write] | None) -> None:
-        self.writes = writes
+    writes: Sequence[Write] | None
 
     def rebase(self, reader: Reader) -> Sequence[Write]:
         """The writes made anew of what is there."""

@@ -37,14 +37,10 @@ class _Attempts(Struct):
 class Compacting(Appending):
     """An append of a marker and its summary, unless the session has gone another way since it was read."""
 
-    __slots__ = ("_read_at",)
-
-    def __init__(self, ground: Ground, read_at: Pointer, messages: list[Message | dict[str, Any]]) -> None:
-        super().__init__(ground, read_at.session_id, appends.say(messages), None, True, None)
-        self._read_at = read_at
+    read_at: Pointer
 
     def rebase(self, reader: Reader) -> list[Write]:
-        now, then = history.must_see(reader, self._session_id).pointer, self._read_at
+        now, then = history.must_see(reader, self.session_id).pointer, self.read_at
         runs = history.segments(reader, now.history, now.branch, now.seq)
         on_path = any(run.branch == then.branch and run.low <= then.seq <= run.high for run in runs)
         if now.uid != then.uid or not on_path:
@@ -141,7 +137,9 @@ class Contexts(Tallies):
         told = Compaction(tail_start_id=seen.live[tail].id, previous_id=before)
         marker = Message(role="user", is_compaction=True, compaction=told)
         with self._within(timeout):
-            return Compacting(self._ground, pointer, [marker, summary]).carry_out(self._store)[1]
+            said = appends.say([marker, summary])
+            plan = Compacting(None, self._ground, pointer.session_id, said, None, True, None, pointer)
+            return plan.carry_out(self._store)[1]
 
     # pruning
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,48 +24,35 @@ from holdfast.parts import parts_at
 class Appending(Plan[list[Message]]):
     """An append that is decided but not yet done."""
 
-    __slots__ = ("_activate", "_ground", "_made", "_parent", "_said", "_session_id")
-
-    def __init__(
-        self,
-        ground: Ground,
-        session_id: str,
-        said: list[appends.Said],
-        parent: str | None,
-        activate: bool,
-        made: appends.Appended | None,
-    ) -> None:
-        self.writes = None if made is None else made.writes
-        self._ground = ground
-        self._session_id = session_id
-        self._said = said
-        self._parent = parent
-        self._activate = activate
-        self._made = made
+    ground: Ground
+    session_id: str
+    said: list[appends.Said]
+    parent: str | None
+    activate: bool
+    made: appends.Appended | None
 
     def rebase(self, reader: Reader) -> list[Write]:
-        seen = history.must_see(reader, self._session_id)
-        at = self._ground.stamps.next(seen.pointer.updated_at)
-        self._made = appends.settle(reader, seen, self._said, self._parent, self._activate, at)
-        return self._made.writes
+        seen = history.must_see(reader, self.session_id)
+        at = self.ground.stamps.next(seen.pointer.updated_at)
+        self.made = appends.settle(reader, seen, self.said, self.parent, self.activate, at)
+        return self.made.writes
 
     def finish(self) -> list[Message]:
-        made = self._made
+        made = self.made
         assert made is not None
-        self._ground.remember(made.seen)
+        self.ground.remember(made.seen)
         return made.messages
 
 
 class Moving(Appending):
     """An append whose large parts are put as blobs first."""
 
-    __slots__ = ()
     blocks = True
 
     def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> list[Message]:
-        ground = self._ground
+        ground = self.ground
         assert ground.blobs is not None
-        self._said = appends.lighten(self._said, store, ground.blobs, ground.inline_limit)
+        self.said = appends.lighten(self.said, store, ground.blobs, ground.inline_limit)
         return super().carry_out(store, timeout)
 
 
@@ -85,14 +72,14 @@ class Transcripts(Noun):
         With a `parent` that is not the head they open a branch, which becomes the active one unless
         `activate=False`; `parent=ROOT` stands in front of the first message.
         """
-        plan = self._plan_append(session_id, *messages, parent=parent, activate=activate)
+        plan = self._plan_append(session_id, messages, parent, activate)
         if timeout is None:
             return plan.carry_out(self._store, self._ground.timeout)
         with self._within(timeout):
             return plan.carry_out(self._store)
 
     def _plan_append(
-        self, session_id: str, *messages: Message | dict[str, Any], parent: str | None = None, activate: bool = True
+        self, session_id: str, messages: Sequence[Message | dict[str, Any]], parent: str | None, activate: bool
     ) -> Plan[list[Message]]:
         seen = self._ground.heads.get(session_id) if type(session_id) is str else None
         if seen is None:
@@ -101,11 +88,11 @@ class Transcripts(Noun):
             check_id(parent, "parent id")
         said = appends.say(messages)
         if self._ground.blobs is not None and appends.has_blobs(said, self._ground.inline_limit):
-            return Moving(self._ground, session_id, said, parent, activate, None)
-        made: appends.Appended | None = None
-        if seen is not None and said and parent is None and appends.goes_on(seen.pointer, said):
-            made = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
-        return Appending(self._ground, session_id, said, parent, activate, made)
+            return Moving(None, self._ground, session_id, said, parent, activate, None)
+        if seen is None or not said or parent is not None or not appends.goes_on(seen.pointer, said):
+            return Appending(None, self._ground, session_id, said, parent, activate, None)
+        made = appends.extend(seen, said, self._stamps.next(seen.pointer.updated_at))
+        return Appending(made.writes, self._ground, session_id, said, parent, activate, made)
 
     def message(self, session_id: str, message_id: str, *, timeout: float | None = None) -> Message | None:
         """One message this session reaches, on any branch, or None."""
