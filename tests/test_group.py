@@ -38,7 +38,7 @@ def test_who_waits_for_an_interrupted_thread_is_told() -> None:
     store = Interrupted()
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(store.group.commit, (), None)
-        while not store.group._in_use.locked():
+        while not store.group._turn.in_use.locked():
             pass
         others = [pool.submit(store.group.commit, (), None) for _ in range(2)]
         while len(store.group._queue) < 2:
@@ -52,7 +52,7 @@ def test_who_waits_for_an_interrupted_thread_is_told() -> None:
 def test_a_turn_that_an_interrupt_has_left_taken_is_given_back_by_the_next_commit() -> None:
     store = Interrupted()
     store.go_on.set()
-    store.group._turn.acquire()  # as one who was interrupted before he could use it
+    store.group._turn.take(0)  # as one who was interrupted before he could use it
     with ThreadPoolExecutor(1) as another:
         store.group.commit((), None)
         assert another.submit(store.group.commit, (), None).result(LONG_S) == ()
@@ -60,10 +60,10 @@ def test_a_turn_that_an_interrupt_has_left_taken_is_given_back_by_the_next_commi
 
 def test_nobody_waits_for_the_files_of_one_who_waits_for_them(tmp_path: Path) -> None:
     store = FileStore(str(tmp_path / "agents"))
-    store._turns._mutex.acquire()  # as one who was interrupted before he could use it
+    store._turns._turn.take(0)  # as one who was interrupted before he could use it
     with ThreadPoolExecutor(1) as another:
         waiting = another.submit(store.commit, [Insert(message("h", 1, 1))])
-        while not store._group._in_use.locked():
+        while not store._group._turn.in_use.locked():
             pass
         store.commit([Insert(message("k", 1, 1))])
         waiting.result(LONG_S)

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TypeVar
 
+from holdfast.backends._turn import Turn
 from holdfast.contracts import Planned, Rebase, Write
 from holdfast.deadlines import deadline
 from holdfast.errors import BackendError, Busy
@@ -114,8 +115,7 @@ class GroupCommit:
         self._timeout = timeout
         self._patience = patience
         self._queue: deque[Request] = deque()
-        self._turn = threading.RLock()  # who was interrupted in the moment of taking it can take it again
-        self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
+        self._turn = Turn()
         self._submitted = _to_be_signalled()
         self._told: deque[Request] = deque()  # those whose futures the committing thread is to complete
         self._starting = threading.Lock()
@@ -127,7 +127,7 @@ class GroupCommit:
         """Have the request carried out, by this thread or by another, and return what was applied."""
         if not self._queue and self._take(0.0):
             try:
-                with self._in_use:
+                with self._turn.in_use:
                     if self._ended:
                         raise closed()
                     return self._alone(writes, rebase)
@@ -152,7 +152,7 @@ class GroupCommit:
         if self._queue or not self._take(JUST_DONE_S):
             return None
         try:
-            with self._in_use:
+            with self._turn.in_use:
                 if self._ended:
                     raise closed()
                 return carry_out()
@@ -165,27 +165,23 @@ class GroupCommit:
         if not self._take(max(0.0, deadline(self._timeout) - time.monotonic())):
             raise expired()
         try:
-            with self._in_use:
+            with self._turn.in_use:
                 yield
         finally:
             self._pass_on()
 
     def _take(self, timeout: float) -> bool:
         """Take the turn, or say False; within a commit of this thread there is none to be had."""
-        if not self._turn.acquire(True, timeout):
-            return False
-        if self._in_use.locked():
-            self._turn.release()
+        try:
+            return self._turn.take(timeout)
+        except BackendError:
             if self._patience < math.inf:
                 return False
-            raise BackendError("a commit was asked for within another one of the same store, which has to end first")
-        return True
+            raise
 
     def _pass_on(self) -> None:
         """Give the turn back, and tell the next who waits for it."""
-        self._turn.release()
-        while self._turn._is_owned():  # type: ignore[attr-defined]  # since an interrupted call has not given it back
-            self._turn.release()
+        self._turn.give_back()
         if self._queue:
             self._call_next()
 
@@ -222,7 +218,7 @@ class GroupCommit:
         if not self._take(timeout):
             return False
         try:
-            with self._in_use:
+            with self._turn.in_use:
                 self._lead()
         finally:
             self._pass_on()
@@ -296,8 +292,8 @@ class GroupCommit:
     def close(self, close: Callable[[], None]) -> None:
         """Carry out what is queued, stop, and close the store once nobody commits any more."""
         self._closed = True
-        if self._take(0.0):
-            self._pass_on()  # an interrupt may have left it with this thread, for which the other would wait
+        self._turn.heal()  # since all others would wait for it
+        self._call_next()
         _signal(self._submitted)
         if self._thread is not None:
             self._thread.join()

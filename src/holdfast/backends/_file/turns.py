@@ -23,7 +23,7 @@ from holdfast.backends._file.journal import (
 )
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._file.overlay import ReadOnlyDisk
-from holdfast.errors import BackendError
+from holdfast.backends._turn import Turn
 
 _PATIENCE_S = 1.0
 
@@ -40,9 +40,8 @@ class Turns:
         self._disk = disk
         self._read_only = isinstance(disk, ReadOnlyDisk)
         self._notice = notice
-        self._mutex = threading.RLock()  # who was interrupted in the moment of taking it can take it again
-        self._in_use = threading.Lock()  # by whoever has the turn; what a `with` takes, no interrupt can leave taken
-        self._entered = False  # whether that turn has begun
+        self._turn = Turn()
+        self._entered = False  # whether the one in use has begun
         self._broken = False  # whether the last one broke off, so that what is in memory may be anything
         self._shown = b""
         self._files: tuple[SharedLock, Changes, int] | None = None
@@ -69,23 +68,20 @@ class Turns:
 
     def mine(self) -> bool:
         """Whether it is this thread's turn already."""
-        return self._entered and self._in_use.locked() and self._mutex._is_owned()  # type: ignore[attr-defined]
+        return self._entered and self._turn.is_used_here()
 
     def take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
         """Do this within a turn that begins by this moment of the monotonic clock, or say False.
 
         What one that breaks off has read or changed is not trusted any more.
         """
-        if not self._mutex.acquire(timeout=max(0.0, until - time.monotonic())):
+        if not self._turn.take(max(0.0, until - time.monotonic())):
             return False
-        if self._in_use.locked():
-            self._mutex.release()
-            raise BackendError("the store was asked for within another call of this thread, which has to end first")
         try:
-            with self._in_use:
+            with self._turn.in_use:
                 return self._take(shared, until, do)
         finally:
-            self._let_go()
+            self._turn.give_back()
 
     def _take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
         try:
@@ -145,25 +141,25 @@ class Turns:
 
     def heal(self) -> None:
         """Let go of what an interrupted call of this thread has left taken, and for which others may wait."""
-        if not self._in_use.locked():
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Let other threads have the turn, however often this one has taken it."""
-        with suppress(RuntimeError):
-            while True:
-                self._mutex.release()
+        self._turn.heal()
 
     def close(self) -> None:
         """Give the files back, with no trace in them of what this process has removed."""
-        with self._mutex:
-            files, self._files = self._files, None
-            if files is not None:
-                lock, changes, journal = files
-                try:
-                    if changes.names_removed and lock.acquire(shared=False, until=time.monotonic() + _PATIENCE_S):
-                        changes.scrub()
-                finally:
-                    lock.close()
-                    changes.close()
-                    os.close(journal)
+        self._turn.take(threading.TIMEOUT_MAX)
+        try:
+            with self._turn.in_use:
+                self._close()
+        finally:
+            self._turn.give_back()
+
+    def _close(self) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            lock, changes, journal = files
+            try:
+                if changes.names_removed and lock.acquire(shared=False, until=time.monotonic() + _PATIENCE_S):
+                    changes.scrub()
+            finally:
+                lock.close()
+                changes.close()
+                os.close(journal)
