@@ -22,6 +22,7 @@ import processes
 import reading
 import search
 import sharding
+import slow_disk
 import starting
 import steps
 import vectors
@@ -31,6 +32,7 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
     "append": append.results,
     "agents": many_agents.results,
     "steps": steps.results,
+    "slow_disk": slow_disk.results,
     "checkpoints": checkpoints.results,
     "reading": reading.results,
     "processes": processes.results,
