@@ -12,7 +12,7 @@ from holdfast.commits import get
 from holdfast.contracts import Reader, Record
 from holdfast.errors import NotFound
 from holdfast.history import first_link, next_link
-from holdfast.ids import moment, new_uid
+from holdfast.ids import moment, new_id
 from holdfast.kinds import AGENTS, REVISIONS
 from holdfast.model import Agent, Value
 
@@ -65,7 +65,7 @@ class Revised(Value, frozen=True, kw_only=True):
 def revise(agent: Agent, present: Present | None, old: Record | None, at: int) -> Revised:
     """The next revision of an agent, or the first."""
     if present is None:
-        uid = new_uid()
+        uid = new_id()
         present = Present(id=agent.id, uid=uid, revision=0, link=first_link(uid), created_at=at)
     number = present.revision + 1
     kept = replace(

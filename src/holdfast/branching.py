@@ -13,7 +13,7 @@ from holdfast.contracts import Insert, Reader, Require, Write
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.history import ROOT_BRANCH, Branch, Pointer, Seen
 from holdfast.holds import check_free
-from holdfast.ids import check_id, check_whole, new_id, new_uid
+from holdfast.ids import check_id, check_whole, new_id
 from holdfast.kinds import HEADS, MESSAGES, SESSIONS
 from holdfast.model import BranchView, Session, Tree
 from holdfast.session_records import Stored, check_readable, head_view, read_stored, same_session, stored_record, view
@@ -188,7 +188,7 @@ class Branching(Transcripts):
         stored = replace(
             source,
             id=new,
-            uid=new_uid(),
+            uid=new_id(),
             created_at=stamp,
             origin=place,
             forked_at=(source.uid, *place),
@@ -222,7 +222,7 @@ class Branching(Transcripts):
         if known is not None:
             return view(known[0], known[1].pointer)
         runs = history.segments(self._store, pointer.history, pointer.branch, pointer.seq)
-        own = new_uid()
+        own = new_id()
         stored = replace(stored, history=own, origin=None)
         first = history.first_link(own)
         root = Branch(history=own, branch=ROOT_BRANCH, opened_by=stored.uid, fork_link=first)

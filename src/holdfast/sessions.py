@@ -84,9 +84,9 @@ class Sessions(Contexts):
         """A session that is not there yet: its record, its head, and the write of the branch it begins with."""
         codec.check_json(metadata, "session metadata")
         at = self._stamps.next()
-        own = new_uid()
+        own = new_id() if id is None else new_uid()
         stored = Stored(
-            id=new_id() if id is None else check_id(id, "session id"),
+            id=own if id is None else check_id(id, "session id"),
             uid=own,
             history=own,
             created_at=at if created_at is None else micros(created_at, "created_at"),
