@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from uuid_utils import uuid7
 
-from holdfast.errors import InvalidId, InvalidInput
+from holdfast.errors import CorruptData, InvalidId, InvalidInput
 
 Clock = Callable[[], datetime]
 
@@ -31,10 +31,11 @@ def new_id() -> str:
 def new_uid() -> str:
     """A name for what people do not name, half as long as an id, since checkpoints repeat it; later ones sort after.
 
-    Of a UUIDv7 it has the time and the 42 bits behind that, which begin by chance and count; not the 32 of chance.
+    Of a UUIDv7 it has the time in milliseconds, ten bits of what counts within one, and the 32 bits of chance: what
+    counts goes on in a forked process as in the one it was forked from, but chance does not.
     """
     whole = uuid7().int
-    value = whole >> 80 << 42 | (whole >> 64 & 0xFFF) << 30 | whole >> 32 & 0x3FFFFFFF
+    value = whole >> 80 << 42 | (whole >> 32 & 0x3FF) << 32 | whole & 0xFFFFFFFF
     return "".join(_DIGITS[value >> shift & 31] for shift in range(85, -1, -5))
 
 
@@ -90,7 +91,12 @@ def moment(micros_utc: int) -> datetime:
     """The time that `micros` counted."""
     if 0 <= micros_utc < _EXACT:
         return _from_seconds(micros_utc / 1_000_000, UTC)
-    return _EPOCH + timedelta(microseconds=micros_utc)
+    try:
+        return _EPOCH + timedelta(microseconds=micros_utc)
+    except OverflowError as cause:
+        raise CorruptData(
+            f"{micros_utc} is no time: it counts microseconds, and lies outside of the calendar"
+        ) from cause
 
 
 class Stamps:
@@ -110,3 +116,8 @@ class Stamps:
                 present = self._last + 1
             self._last = present
         return present if present > after else after + 1
+
+    def behind(self, after: int) -> tuple[int, datetime | None]:
+        """A stamp later than this one and, where the clock has not come so far yet, the clock's time."""
+        present = self.next()
+        return (present, None) if present > after else (after + 1, moment(present))
