@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from holdfast.backends._group import GroupCommit, Request
 from holdfast.backends.file import FileStore
 from holdfast.backends.sqlite import SqliteStore
-from holdfast.contracts import Insert, Reader, Rebase, Write
+from holdfast.contracts import Insert, Planned, Reader, Rebase, Write
 from holdfast.errors import BackendError
 from holdfast.testing.records import message
 
@@ -82,4 +83,36 @@ def test_a_commit_within_a_commit_is_refused_at_once(tmp_path: Path, kind: type[
 
     store.commit(None, plan)
     assert store.get(rows[0].kind, [row.key for row in rows]) == [rows[0], None]
+    store.close()
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, FileStore])
+def test_a_store_is_not_closed_within_a_commit(tmp_path: Path, kind: type[SqliteStore | FileStore]) -> None:
+    store = kind(str(tmp_path / "agents"))
+    row = message("h", 1, 1)
+
+    def plan(_: Reader) -> Sequence[Write]:
+        with pytest.raises(BackendError, match="within another"):
+            store.close()
+        return [Insert(row)]
+
+    store.submit([Planned([Insert(message("k", 1, 1))], None, time.monotonic() + LONG_S)])[0].result(LONG_S)
+    store.commit(None, plan)
+    assert store.get(row.kind, [row.key]) == [row]
+    store.close()
+    with pytest.raises(BackendError, match="closed"):
+        store.commit([Insert(message("l", 1, 1))])
+
+
+def test_files_are_not_closed_within_a_read(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path / "agents"))
+    row = message("h", 1, 1)
+    store.commit([Insert(row)])
+
+    def close(*_: object) -> None:
+        with pytest.raises(BackendError, match="within another"):
+            store.close()
+
+    store._turns.take(True, time.monotonic() + LONG_S, close)
+    assert store.get(row.kind, [row.key]) == [row]
     store.close()

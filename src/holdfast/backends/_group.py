@@ -289,6 +289,10 @@ class GroupCommit:
             if not self._lead_in_turn(min(self._patience, threading.TIMEOUT_MAX)):
                 self._lead()
 
+    def check_outside(self) -> None:
+        """BackendError within a commit of this thread, which would wait for itself."""
+        self._turn.check_outside()
+
     def close(self, close: Callable[[], None]) -> None:
         """Carry out what is queued, stop, and close the store once nobody commits any more."""
         self._closed = True

@@ -24,12 +24,17 @@ class Turn:
             return False
         if self.in_use.locked():
             self._lock.release()
-            raise BackendError("the store was asked for within another call of this thread, which has to end first")
+            raise _within_another()
         return True
 
     def is_used_here(self) -> bool:
         """Whether it is this thread that uses it."""
         return self.in_use.locked() and self._is_here()
+
+    def check_outside(self) -> None:
+        """BackendError in a thread that uses it."""
+        if self.is_used_here():
+            raise _within_another()
 
     def heal(self) -> None:
         """Give it back where an interrupted call has left it with this thread, and others may wait for it."""
@@ -43,3 +48,7 @@ class Turn:
 
     def _is_here(self) -> bool:
         return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
+
+def _within_another() -> BackendError:
+    return BackendError("the store was asked for within another call of this thread, which has to end first")

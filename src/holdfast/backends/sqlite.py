@@ -318,6 +318,7 @@ class SqliteStore:
         sync_folder(path)
 
     def close(self) -> None:
+        self._group.check_outside()
         if self._opened.close():
             self._group.close(self._close)
 

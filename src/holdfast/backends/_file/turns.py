@@ -139,6 +139,10 @@ class Turns:
         except OSError as cause:
             raise unknown(cause) from cause
 
+    def check_outside(self) -> None:
+        """BackendError within a turn of this thread."""
+        self._turn.check_outside()
+
     def heal(self) -> None:
         """Let go of what an interrupted call of this thread has left taken, and for which others may wait."""
         self._turn.heal()
