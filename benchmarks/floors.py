@@ -29,7 +29,6 @@ from rounds import TEXT
 from uuid_utils import uuid7
 
 from holdfast import Message, codec
-from holdfast.ids import new_uid
 from holdfast.model import Checkpoint, Head
 
 Append = Callable[[], None]
@@ -104,9 +103,8 @@ def message_body(message_id: str, now: datetime) -> bytes:
 def checkpoint_body(ids: Mapping[str, str | None], n: int, link: bytes, at: int) -> bytes:
     """A pointer into a conversation; `ids` are its own, its parent's, the session's two and the message's."""
     place = {"history": ids["owner"], "branch": 1, "seq": n, "link": link, "n": n}
-    about = {"at": at, "created_at": datetime.now(UTC)}
     named = {name: ids[name] for name in ("id", "parent_id", "owner", "session_id")}
-    return encode({**named, **about, "position": {**place, "message_id": ids["message_id"]}})
+    return encode({**named, "at": at, "position": {**place, "message_id": ids["message_id"]}})
 
 
 def laid_out(path: Path) -> apsw.Connection:
@@ -121,7 +119,8 @@ class Conversation:
     """One session by hand: the values of its next rows, and the statements that write them."""
 
     def __init__(self, con: apsw.Connection, log: int) -> None:
-        self._con, self._log, self._session, self._owner = con, log, str(uuid7()), new_uid()
+        self._con, self._log, self._session = con, log, str(uuid7())
+        self._owner = self._session  # as it is of a session that the store has named
         con.execute("INSERT INTO logs VALUES (?, ?)", (log, log))
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
         con.execute(first, (self._session,))
@@ -274,12 +273,12 @@ class BareRows:
         self._con = connect(path)
         self._con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
         self._con.execute("CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, body BLOB)")
-        self._session, self._owner, self._kept, self._n = str(uuid7()), new_uid(), str(uuid7()), 0
+        self._session, self._kept, self._n = str(uuid7()), str(uuid7()), 0
 
     def step(self) -> None:
         self._n += 1
         message_id, kept = str(uuid7()), str(uuid7())
-        ids = {"id": kept, "parent_id": self._kept, "owner": self._owner, "session_id": self._session}
+        ids = {"id": kept, "parent_id": self._kept, "owner": self._session, "session_id": self._session}
         ids["message_id"], self._kept = message_id, kept
         message = message_body(message_id, datetime.now(UTC))
         checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000)
