@@ -32,7 +32,7 @@ from holdfast.model import (
 class StoredCheckpoint(Value, frozen=True, kw_only=True):
     """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's.
 
-    It was made at `at` unless its maker says otherwise in `created_at`.
+    It was made at `at` unless `created_at` says otherwise: the one before it may have a time that is yet to come.
     `texts` are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the
     text itself where the message is not there.
     """
@@ -40,6 +40,7 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     id: str
     owner: str
     at: int
+    created_at: Moment | None = None
     kind: CheckpointKind = "manual"
     status: CheckpointStatus = "completed"
     agent_id: str | None = None
@@ -56,7 +57,6 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     extra: Json = None
     texts: list[tuple[int, int, int, int] | str] = []
     parent_id: str | None = None
-    created_at: Moment | None = None
     expires_at: Moment | None = None
     position: Position | None = None
     number: int | None = None
@@ -84,7 +84,7 @@ class StoredCapture(Capture, frozen=True, kw_only=True):
     number: int
 
 
-def checkpoint_record(stored: StoredCheckpoint, plain: bool | None = None) -> Record:
+def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) -> Record:
     """The record of a checkpoint; `plain` says whether it is that, where it is known."""
     if is_plain(stored) if plain is None else plain:
         body = codec.encode(stored, "checkpoint")
@@ -167,10 +167,9 @@ def was_captured(reader: Reader, agent: str, session: str) -> bool:
 def view(record: Record) -> Checkpoint:
     """A checkpoint as its reader sees it; a damaged one says so and little else."""
     try:
-        stored = read_stored(record)
+        return shown(read_stored(record), record)
     except (IntegrityError, CorruptData) as cause:
         return _damaged(record, str(cause))
-    return shown(stored, record)
 
 
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -116,10 +116,10 @@ class Keeping(Finding):
                 made[:] = [(self._repeated(reader, seen, rivals[0], draft, said), seen)]
                 return []
             parent_id = draft.parent_id or seen.pointer.checkpoint_id
-            at = self._stamps.next(after=seen.pointer.checkpointed_at)
+            at, made_at = self._stamps.behind(seen.pointer.checkpointed_at)
             pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
             seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), said, at)
-            record = session_checkpoint(with_changes(draft, parent_id=parent_id), seen.pointer, at)
+            record = session_checkpoint(draft, seen.pointer, at, made_at, parent_id)
             made[:] = [(record, seen)]
             gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
             return [*writes, *gone, Insert(record)]
@@ -147,12 +147,12 @@ class Keeping(Finding):
         if of_step(self._store, seen.pointer, draft.step):
             return None
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = self._stamps.next(after=seen.pointer.checkpointed_at)
+        at, made_at = self._stamps.behind(seen.pointer.checkpointed_at)
         pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
-        stored = _standing(draft, seen.pointer, at, parent_id)
+        stored = _standing(draft, seen.pointer, at, made_at, parent_id)
         plain = records.is_plain(stored)
-        record = records.checkpoint_record(stored, plain)
+        record = records.checkpoint_record(stored, plain=plain)
         writes.append(Insert(record))
         return _Hopeful(stored if plain else None, record, seen, writes)
 
@@ -213,11 +213,13 @@ class Keeping(Finding):
         if not instant.capture_all():
             raise Conflict(f"too many sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
         present = instant.present
+        at, made_at = self._stamps.behind(present.checkpointed_at)
         return records.checkpoint_record(
             with_changes(
                 draft,
                 owner=present.uid,
-                at=self._stamps.next(after=present.checkpointed_at),
+                at=at,
+                created_at=draft.created_at or made_at,
                 number=instant.number,
                 revision=present.revision,
                 revision_link=present.link,
@@ -249,15 +251,24 @@ def _later(seen: Seen, at: int) -> int:
     return max(at, seen.pointer.updated_at + 1)
 
 
-def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int) -> Record:
-    """The record of a checkpoint of the session that stands here."""
-    return records.checkpoint_record(_standing(draft, pointer, at, draft.parent_id))
+def session_checkpoint(
+    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+) -> Record:
+    """The record of a checkpoint of the session that stands here; `made_at` is told where it is not `at`."""
+    return records.checkpoint_record(_standing(draft, pointer, at, made_at, parent_id))
 
 
-def _standing(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> StoredCheckpoint:
-    position = history.position_of(pointer)
+def _standing(
+    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+) -> StoredCheckpoint:
     return with_changes(
-        draft, owner=pointer.uid, at=at, agent_id=pointer.agent_id, parent_id=parent_id, position=position
+        draft,
+        owner=pointer.uid,
+        at=at,
+        created_at=draft.created_at or made_at,
+        agent_id=pointer.agent_id,
+        parent_id=parent_id,
+        position=history.position_of(pointer),
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from msgspec.structs import replace as with_changes
-
 from holdfast import checkpoint_records as records
 from holdfast import history
 from holdfast.agent_records import Revised, must_be_present, revise
@@ -143,9 +141,8 @@ class Restoring(Keeping):
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             check_free(reader, seen.pointer, self._store)
-            at = self._stamps.next(after=seen.pointer.checkpointed_at)
-            parent = with_changes(recovery, parent_id=seen.pointer.checkpoint_id)
-            record = session_checkpoint(parent, seen.pointer, at)
+            at, made_at = self._stamps.behind(seen.pointer.checkpointed_at)
+            record = session_checkpoint(recovery, seen.pointer, at, made_at, seen.pointer.checkpoint_id)
             made[:] = [record]
             pointer = history.checkpointed(seen.pointer, at, recovery.id)
             back = moved(reader, pointer, target, self._stamps)

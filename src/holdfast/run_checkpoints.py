@@ -25,10 +25,10 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
     rivals = of_step(reader, seen.pointer, draft.step)
     if not all(_is_own(records.view(rival), draft) for rival in rivals):
         draft, rivals = replace(draft, step=None), []
-    at = stamps.next(after=seen.pointer.checkpointed_at)
-    draft = replace(draft, parent_id=seen.pointer.checkpoint_id)
+    at, made_at = stamps.behind(seen.pointer.checkpointed_at)
     pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
-    record, head = session_checkpoint(draft, pointer, at), history.pointer_record(pointer, seen.later)
+    record = session_checkpoint(draft, pointer, at, made_at, seen.pointer.checkpoint_id)
+    head = history.pointer_record(pointer, seen.later)
     gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
     return [Put(head, seen.digest), *gone, Insert(record)], record, Seen(pointer, head.digest, seen.later)
 

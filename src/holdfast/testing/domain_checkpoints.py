@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from holdfast.contracts import Put, Query, RecordStore
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.kinds import CAPTURES, CHECKPOINTS
 from holdfast.model import Agent, Checkpoint, CheckpointKind, CheckpointStatus, Message, ToolCall
-from holdfast.testing.driving import Again, Door, HoldfastKit, exact, texts, users
+from holdfast.testing.driving import Again, Clock, Door, HoldfastKit, exact, texts, users
 from holdfast.testing.planting import BreaksOff
 from holdfast.testing.records import dump
 
@@ -83,6 +84,25 @@ class CheckpointKit(HoldfastKit):
         assert hf.checkpoints.state(made.id).state == {"n": 1}
         assert [said(hf, made, id) for id in ("a", "b")] == [["hello a"], ["hello b"]]
         assert (made.agent_id, made.session_id, made.revision) == ("scout", None, 1)
+
+    def test_a_checkpoint_tells_its_makers_time_whatever_time_came_before(
+        self, hf: Holdfast, clock: Clock, again: Again
+    ) -> None:
+        begin(hf, "a")
+        clock.now += timedelta(days=30)
+        early = [hf.checkpoints.create(session_id="a"), hf.checkpoints.create("scout")]
+        clock.now -= timedelta(days=30)
+        hf, present = again(), clock.now
+        made = [
+            hf.checkpoints.create(session_id="a"),
+            hf.checkpoints.create("scout"),
+            hf.checkpoints.create(session_id="a", ttl=60),
+            hf.checkpoints.restore(early[0].id).recovery,
+        ]
+        assert all(present < one.created_at <= clock.now for one in made)
+        assert [hf.checkpoints.get(one.id) for one in made] == made
+        assert ids(hf.checkpoints.list(session_id="a")) == ids([made[3], made[2], made[0], early[0]])
+        assert ids(hf.checkpoints.list("scout")) == ids([made[1], early[1]])
 
     def test_every_session_keeps_the_place_it_had_at_each_checkpoint(self, hf: Holdfast, again: Again) -> None:
         begin(hf, "a", "b")
