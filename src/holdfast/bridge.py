@@ -56,7 +56,7 @@ def _next_turn() -> Generator[None, None, None]:
     yield
 
 
-class _Asked(Planned):
+class _Asked(Planned, frozen=False, gc=True):  # type: ignore[misc]  # which Structs may
     """A plan as a task has asked for it, and what came of it."""
 
     task: asyncio.Task[Any] | None

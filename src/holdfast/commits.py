@@ -34,7 +34,7 @@ _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.1
 
 
-class Plan(Struct, Generic[R]):
+class Plan(Struct, Generic[R], eq=False):
     """A write that is decided but not yet done.
 
     `writes` are the hopeful ones, made of what was last seen; None means that nothing was.
@@ -43,6 +43,9 @@ class Plan(Struct, Generic[R]):
     blocks: ClassVar[bool] = False  # whether carrying it out takes more than its commit
 
     writes: Sequence[Write] | None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"  # of what it holds, a whole store can be reached
 
     def rebase(self, reader: Reader) -> Sequence[Write]:
         """The writes made anew of what is there."""

@@ -138,7 +138,16 @@ class Contexts(Tallies):
         marker = Message(role="user", is_compaction=True, compaction=told)
         with self._within(timeout):
             said = appends.say([marker, summary])
-            plan = Compacting(None, self._ground, pointer.session_id, said, None, True, None, pointer)
+            plan = Compacting(
+                writes=None,
+                ground=self._ground,
+                session_id=pointer.session_id,
+                said=said,
+                parent=None,
+                activate=True,
+                made=None,
+                read_at=pointer,
+            )
             return plan.carry_out(self._store)[1]
 
     # pruning

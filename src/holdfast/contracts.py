@@ -129,7 +129,7 @@ class Reader(Protocol):
 Rebase: TypeAlias = Callable[[Reader], Sequence[Write]]
 
 
-class Planned(Struct):
+class Planned(Struct, frozen=True, gc=False):
     """A commit that somebody waits for, until a moment of the monotonic clock."""
 
     writes: Sequence[Write] | None
