@@ -22,6 +22,7 @@ from holdfast import Holdfast, Message
 
 SYNC, AWAITED = "append, sync", "append, async, one agent"
 LENGTHS = (100, 1_000, 10_000)
+BEHIND = 700  # appends before those that are timed beside the floors
 PATIENCE_S = 20.0  # after which a peer grows no further
 BARE, HAND = "bare INSERT + commit", "the same statements by hand"
 HAND_AWAITED = f"{HAND}, on a loop"
@@ -64,8 +65,13 @@ def opened(name: str, parent: Path, runner: asyncio.Runner, sessions: int = 1) -
     runner.run(peer.close())
 
 
-def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> None:
-    with folder(parent) as at, asyncio.Runner() as runner, ExitStack() as stack:
+@contextmanager
+def floors_and_ours(at: Path, behind: int) -> Iterator[dict[str, Burst]]:
+    """The ways in a folder, without the peers, each behind so many appends.
+
+    As long as SQLite's log has not been written back once, its file grows, and syncs take longer.
+    """
+    with asyncio.Runner() as runner, ExitStack() as stack:
         ways = {
             "file append + fdatasync": burst(stack.enter_context(floors.synced(at))),
             BARE: burst(stack.enter_context(floors.bare(at))),
@@ -74,6 +80,13 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int) -> No
             OURS: stack.enter_context(ours(at)),
             OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
         }
+        for way in ways.values():
+            way(behind)
+        yield ways
+
+
+def beside_floors(section: Section, place: str, parent: Path, rounds: int, behind: int) -> None:
+    with folder(parent) as at, floors_and_ours(at, behind) as ways:
         taken = interleaved(ways, rounds)
         pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in LOGS.items()}
     bare, hand = taken[BARE], taken[HAND]
@@ -195,7 +208,7 @@ def durability(section: Section, calls: int) -> None:
 def results(quick: bool) -> Section:
     section = Section(title="One append of 1,100 characters, SQLite", lines=[*SURROUNDINGS])
     for place, parent in (("RAM", RAM), ("disk", DISK)):
-        beside_floors(section, place, parent, 20 if quick else 400)
+        beside_floors(section, place, parent, *((20, 20) if quick else (400, BEHIND)))
         beside_peers(section, place, parent, 3 if quick else 25)
     independence(section, 1_000 if quick else 10_000, 20 if quick else 400)
     growth(section, (10, 50) if quick else LENGTHS)

@@ -115,16 +115,22 @@ def saver(path: Path, runner: asyncio.Runner) -> Iterator[Round]:
     runner.run(entered.__aexit__(None, None, None))
 
 
-def beside_floors(section: Section, rounds: int, each: int) -> None:
-    """With nobody else around, who would leave the caches cold."""
-    with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
+@contextmanager
+def floors_and_ours(at: Path) -> Iterator[dict[str, Round]]:
+    """The ways in a folder, without the peers."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
         tasks = stack.enter_context(closing(floors.OnTasks(at / "tasks.db", AGENTS)))
-        ways: dict[str, Round] = {
+        yield {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
             HAND: all_together(stack.enter_context(closing(floors.Together(at / "hand.db", AGENTS)))),
             TASKS: at_once(runner, lambda session: tasks.append_to(session, Message.user(TEXT))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
         }
+
+
+def beside_floors(section: Section, rounds: int, each: int) -> None:
+    """With nobody else around, who would leave the caches cold."""
+    with folder(DISK) as at, floors_and_ours(at) as ways:
         rates = taken(ways, rounds, each)
         pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
     told(section, "beside the floors", rates)

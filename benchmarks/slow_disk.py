@@ -1,66 +1,50 @@
 """What is left of the floors' lead where a sync takes longer: the same calls while strace holds every sync up.
 
-python benchmarks/slow_disk.py ROUNDS OUTPUT
+python benchmarks/slow_disk.py ROUNDS BEHIND OUTPUT
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack, closing
 from pathlib import Path
 
 import append
-import floors
+import many_agents
 import msgspec
 import steps
 from figures import Section, table
-from floors import BareRows, ByHand
-from rounds import DISK, awaited, burst, folder, interleaved
+from rounds import DISK, folder, interleaved
 
 WORKLOAD = "where a sync takes longer"
-LONGER_US = (0, 500, 1_000, 4_000)
-STEP, STEP_VALUES = "append + checkpoint", f"append + checkpoint, {steps.VALUES}"
-FLOORS = {
-    append.OURS: append.BARE,
-    append.HAND: append.BARE,
-    append.OURS_AWAITED: append.BARE,
-    append.HAND_AWAITED: append.BARE,
-    STEP: steps.BARE,
-    STEP_VALUES: steps.BARE,
-}
+LONGER_US = (0, 500, 2_000)
 
 
-def measured(rounds: int) -> dict[str, float]:
-    """The ways on the disk, each as a multiple of its floor, and the microseconds of the two floors."""
-    with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
-        (at / "steps").mkdir()
-        _hf, step = stack.enter_context(steps.ours(at / "steps" / "holdfast.db"))
-        taken = interleaved(
-            {
-                append.BARE: burst(stack.enter_context(floors.bare(at))),
-                append.HAND: burst(stack.enter_context(closing(ByHand(at / "hand.db"))).append),
-                append.HAND_AWAITED: awaited(
-                    runner, stack.enter_context(closing(ByHand(at / "loop.db"))).append_on_loop
-                ),
-                append.OURS: stack.enter_context(append.ours(at)),
-                append.OURS_AWAITED: stack.enter_context(append.ours_awaited(at, runner)),
-                steps.BARE: burst(stack.enter_context(closing(BareRows(at / "rows.db"))).step),
-                STEP_VALUES: burst(stack.enter_context(closing(ByHand(at / "values.db"))).step_with_values),
-                STEP: burst(step),
-            },
-            rounds,
-        )
-    ratios = {name: taken[name].of(taken[floor]) for name, floor in FLOORS.items()}
-    return ratios | {floor: taken[floor].median_us for floor in (append.BARE, steps.BARE)}
+def measured(rounds: int, behind: int) -> dict[str, float]:
+    """What each way takes on the disk, of its floor; of many agents the rate; and the microseconds of a bare commit."""
+    with folder(DISK) as at, append.floors_and_ours(at, behind) as ways:
+        said = interleaved(ways, rounds)
+    with folder(DISK) as at, steps.floors_and_ours(at, behind) as ways:
+        kept = interleaved(ways, rounds)
+    with folder(DISK) as at, many_agents.floors_and_ours(at) as many:
+        rates = many_agents.taken(many, max(1, rounds // 3), each=4)
+    found = {f"{append.BARE}, µs": said[append.BARE].median_us}
+    for name in (append.OURS, append.HAND, append.OURS_AWAITED, append.HAND_AWAITED):
+        found[f"append: {name}, of {append.BARE}"] = said[name].of(said[append.BARE])
+    for name in (steps.OURS, steps.VALUES):
+        found[f"append + checkpoint: {name}, of {steps.BARE}"] = kept[name].of(kept[steps.BARE])
+    for name in (many_agents.OURS, many_agents.TASKS):
+        ratio = rates[name].of(rates[many_agents.BARE])
+        assert ratio is not None
+        found[f"32 agents: {name}, of the rate of {many_agents.BARE}"] = ratio
+    return found
 
 
-def delayed(rounds: int, longer_us: int) -> dict[str, float]:
+def delayed(rounds: int, behind: int, longer_us: int) -> dict[str, float]:
     """The same in a process whose syncs take so many microseconds longer."""
     with folder(DISK) as at:
-        command = [sys.executable, __file__, str(rounds), str(at / "found.json")]
+        command = [sys.executable, __file__, str(rounds), str(behind), str(at / "found.json")]
         if longer_us:
             held_up = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:delay_exit={longer_us}"]
             command = ["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", *held_up, *command]
@@ -75,24 +59,20 @@ def results(quick: bool) -> Section:
     if shutil.which("strace") is None:
         section.say("Could not be measured: there is no strace.")
         return section
-    found = {longer: delayed(2 if quick else 30, longer) for longer in LONGER_US}
+    rounds, behind = (2, 20) if quick else (30, append.BEHIND)
+    found = {longer: delayed(rounds, behind, longer) for longer in LONGER_US}
     section.say("Every sync is held up by strace for so much longer than this disk takes; nothing else changes.", "")
-    names = [append.BARE, steps.BARE, *FLOORS]
-    rows = [[_shown(name), *(_value(ratios[name], name) for ratios in found.values())] for name in names]
+    rows = [[name, *(_shown(ratios[name], name) for ratios in found.values())] for name in found[0]]
     section.say(*table(["way", *(f"+ {longer / 1000:g} ms" for longer in LONGER_US)], rows))
     for longer, ratios in found.items():
         for name, value in ratios.items():
-            section.note(WORKLOAD, f"+ {longer} µs: {_shown(name)}", value, "×" if name in FLOORS else "µs")
+            section.note(WORKLOAD, f"+ {longer} µs: {name}", value, "µs" if name.endswith("µs") else "×")
     return section
 
 
-def _shown(name: str) -> str:
-    return f"{name}, of {FLOORS[name]}" if name in FLOORS else f"{name}, µs"
-
-
-def _value(value: float, name: str) -> str:
-    return f"{value:.2f} ×" if name in FLOORS else f"{value:,.0f}"
+def _shown(value: float, name: str) -> str:
+    return f"{value:,.0f}" if name.endswith("µs") else f"{value:.2f} ×"
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(msgspec.json.encode(measured(int(sys.argv[1]))))
+    Path(sys.argv[3]).write_bytes(msgspec.json.encode(measured(int(sys.argv[1]), int(sys.argv[2]))))

@@ -23,7 +23,7 @@ from figures import Section, shown, table
 from floors import BareRows, ByHand, connect
 from graphs import Graph
 from log_pages import per_call
-from rounds import DISK, RAM, TEXT, burst, folder, interleaved, seconds, uncollected
+from rounds import DISK, RAM, TEXT, Burst, burst, folder, interleaved, seconds, uncollected
 from syncs import counted
 
 import holdfast
@@ -190,25 +190,29 @@ def _list(section: Section, hf: Holdfast, hand: Path, savers: dict[str, Graph]) 
     section.say("### The newest 20 of 1,000 checkpoints, RAM", "", *table(["way", "median µs", "of bare"], rows))
 
 
+@contextmanager
+def floors_and_ours(at: Path, steps: int) -> Iterator[dict[str, Burst]]:
+    """The ways in a folder, without LangGraph, each behind so many steps."""
+    with ExitStack() as stack:
+        _hf, step = stack.enter_context(ours(at / "ours.db"))
+        _other, numbered = stack.enter_context(ours(at / "numbered.db", numbered=True))
+        ways = {
+            OURS: burst(step),
+            NUMBERED: burst(numbered),
+            HAND: burst(stack.enter_context(closing(ByHand(at / "hand.db"))).step),
+            VALUES: burst(stack.enter_context(closing(ByHand(at / "values.db"))).step_with_values),
+            BARE: burst(stack.enter_context(closing(BareRows(at / "bare.db"))).step),
+        }
+        for way in ways.values():
+            way(steps)
+        yield ways
+
+
 def beside_floors(section: Section, sizes: Sizes) -> None:
     """The step after many, with nobody else around."""
     section.say("### Beside the floors, from step 1,000 on", "")
     for place, parent in (("RAM", RAM), ("disk", DISK)):
-        with folder(parent) as at, ExitStack() as stack:
-            _hf, step = stack.enter_context(ours(at / "ours.db"))
-            _other, numbered = stack.enter_context(ours(at / "numbered.db", numbered=True))
-            hand = stack.enter_context(closing(ByHand(at / "hand.db")))
-            values = stack.enter_context(closing(ByHand(at / "values.db")))
-            rows = stack.enter_context(closing(BareRows(at / "bare.db")))
-            ways = {
-                OURS: burst(step),
-                NUMBERED: burst(numbered),
-                HAND: burst(hand.step),
-                VALUES: burst(values.step_with_values),
-                BARE: burst(rows.step),
-            }
-            for way in ways.values():
-                way(sizes.copying)
+        with folder(parent) as at, floors_and_ours(at, sizes.copying) as ways:
             taken = interleaved(ways, sizes.rounds)
             files = {OURS: "ours", NUMBERED: "numbered", HAND: "hand", BARE: "bare"}
             pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
