@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from holdfast.errors import BackendError
 
@@ -16,6 +17,7 @@ class Turn:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._is_here: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
         self.in_use = threading.Lock()
 
     def take(self, timeout: float) -> bool:
@@ -45,9 +47,6 @@ class Turn:
         """Let other threads have it, however often this one has taken it."""
         while self._is_here():
             self._lock.release()
-
-    def _is_here(self) -> bool:
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
 
 
 def _within_another() -> BackendError:
