@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from holdfast.backends._group import GroupCommit, Request
+from holdfast.backends._turn import Turn
 from holdfast.backends.file import FileStore
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import Insert, Planned, Reader, Rebase, Write
@@ -116,3 +119,60 @@ def test_files_are_not_closed_within_a_read(tmp_path: Path) -> None:
     store._turns.take(True, time.monotonic() + LONG_S, close)
     assert store.get(row.kind, [row.key]) == [row]
     store.close()
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, FileStore])
+def test_a_handler_that_closes_while_the_store_is_closing_leaves_that_to_it(
+    tmp_path: Path, kind: type[SqliteStore | FileStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = kind(str(tmp_path / "agents"))
+    store.commit([Insert(message("h", 1, 1))])
+    group, before = store._group, len(os.listdir("/proc/self/fd"))
+    closing = group.close
+
+    def close(end: Callable[[], None]) -> None:
+        def interrupted() -> None:
+            store.close()  # as a signal's handler does
+            end()
+
+        closing(interrupted)
+
+    monkeypatch.setattr(group, "close", close)
+    store.close()
+    store.close()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_a_turn_that_a_handler_has_given_back_is_given_back() -> None:
+    turn = Turn()
+    here = turn._is_here
+
+    def interrupted() -> bool:
+        found = here()
+        turn._is_here = here
+        turn.give_back()  # as a signal's handler does that uses the store
+        return found
+
+    assert turn.take(0)
+    turn._is_here = interrupted
+    turn.give_back()
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(turn.take, 0).result(LONG_S)
+
+
+def test_a_read_that_meets_a_close_opens_no_files(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path / "agents"))
+    row = message("h", 1, 1)
+    store.commit([Insert(row)])
+    looked = store._opened.to_read
+
+    def closed_since() -> None:
+        looked()
+        store.close()
+
+    store._opened.to_read = closed_since  # type: ignore[method-assign]
+    open_files = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(BackendError, match="closed"):
+        store.get(row.kind, [row.key])
+    assert len(os.listdir("/proc/self/fd")) < open_files

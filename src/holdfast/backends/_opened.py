@@ -18,9 +18,13 @@ class Opened:
         self.closed = False
         self._pid = os.getpid()
 
+    def is_to_close(self) -> bool:
+        """Whether it is open, and this process's to end."""
+        return not self.closed and os.getpid() == self._pid
+
     def close(self) -> bool:
         """End it; False if that had been done before, or if it is the parent's to end."""
-        ended = not self.closed and os.getpid() == self._pid
+        ended = self.is_to_close()
         self.closed = True
         return ended
 

@@ -45,8 +45,11 @@ class Turn:
 
     def give_back(self) -> None:
         """Let other threads have it, however often this one has taken it."""
-        while self._is_here():
-            self._lock.release()
+        try:
+            while self._is_here():
+                self._lock.release()
+        except RuntimeError:
+            pass  # a signal's handler that used the store in between has given it back
 
 
 def _within_another() -> BackendError:

@@ -307,8 +307,9 @@ class FileStore:
         return self._blobs
 
     def close(self) -> None:
-        self._group.check_outside()
-        self._turns.check_outside()
+        if self._opened.is_to_close():
+            self._group.check_outside()
+            self._turns.check_outside()
         # A child must not touch the lock it shares with its parent.
         if self._opened.close():
             self._turns.heal()

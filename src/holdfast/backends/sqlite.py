@@ -318,7 +318,8 @@ class SqliteStore:
         sync_folder(path)
 
     def close(self) -> None:
-        self._group.check_outside()
+        if self._opened.is_to_close():
+            self._group.check_outside()
         if self._opened.close():
             self._group.close(self._close)
 

@@ -23,6 +23,7 @@ from holdfast.backends._file.journal import (
 )
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._file.overlay import ReadOnlyDisk
+from holdfast.backends._group import closed
 from holdfast.backends._turn import Turn
 
 _PATIENCE_S = 1.0
@@ -42,6 +43,7 @@ class Turns:
         self._notice = notice
         self._turn = Turn()
         self._entered = False  # whether the one in use has begun
+        self._closed = False
         self._broken = False  # whether the last one broke off, so that what is in memory may be anything
         self._shown = b""
         self._files: tuple[SharedLock, Changes, int] | None = None
@@ -84,6 +86,8 @@ class Turns:
             self._turn.give_back()
 
     def _take(self, shared: bool, until: float, do: Callable[[], object]) -> bool:
+        if self._closed:  # by another thread, or a signal's handler, since somebody looked
+            raise closed()
         try:
             self._entered = False
             if not self._enter(shared, until):
@@ -157,6 +161,7 @@ class Turns:
             self._turn.give_back()
 
     def _close(self) -> None:
+        self._closed = True
         files, self._files = self._files, None
         if files is not None:
             lock, changes, journal = files
