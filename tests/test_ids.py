@@ -16,12 +16,12 @@ from holdfast.ids import micros, moment, new_uid
 FIRST, BEHIND_LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
 FORKS = """
 import os
-from holdfast.ids import new_uid
+from holdfast.ids import new_id, new_uid
 
 for _ in range(300):
     new_uid()
     child = os.fork()
-    os.write(1, f"{new_uid()}\\n".encode())
+    os.write(1, f"{new_uid()} {new_id()}\\n".encode())
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
@@ -56,4 +56,4 @@ def test_names_are_not_repeated_and_sort_by_time() -> None:
 def test_a_forked_process_makes_other_names() -> None:
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
     names = done.stdout.split()
-    assert len({*names}) == len(names) == 2 * 300
+    assert len({*names}) == len(names) == 2 * 2 * 300

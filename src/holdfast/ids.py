@@ -29,10 +29,10 @@ def new_id() -> str:
 
 
 def new_uid() -> str:
-    """A name for what people do not name, half as long as an id, since checkpoints repeat it; later ones sort after.
+    """A name for what people do not name, half as long as an id, since checkpoints repeat it.
 
-    Of a UUIDv7 it has the time in milliseconds, ten bits of what counts within one, and the 32 bits of chance: what
-    counts goes on in a forked process as in the one it was forked from, but chance does not.
+    Those of a later millisecond sort after. Of a UUIDv7 it has the time, ten bits of what counts within a millisecond,
+    and the 32 bits of chance: what counts goes on in a forked process as in its parent, and chance is drawn anew there.
     """
     whole = uuid7().int
     value = whole >> 80 << 42 | (whole >> 32 & 0x3FF) << 32 | whole & 0xFFFFFFFF
@@ -118,6 +118,6 @@ class Stamps:
         return present if present > after else after + 1
 
     def behind(self, after: int) -> tuple[int, datetime | None]:
-        """A stamp later than this one and, where the clock has not come so far yet, the clock's time."""
+        """A stamp later than this one and, where this client's own would not be, the time of its own."""
         present = self.next()
         return (present, None) if present > after else (after + 1, moment(present))
