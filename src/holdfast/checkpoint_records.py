@@ -94,6 +94,7 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
     return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step, expires))
 
 
+_LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar
 _KINDS, _STATUSES = get_args(CheckpointKind), get_args(CheckpointStatus)
 
 
@@ -207,7 +208,7 @@ def _damaged(record: Record, what: str) -> Checkpoint:
     return Checkpoint(
         id=str(checkpoint_id),
         step=step if isinstance(step, int) else None,
-        created_at=moment(int(record.key[1])),
+        created_at=moment(min(int(record.key[1]), _LATEST)),
         size_bytes=len(record.body),
         checksum=record.digest.hex(),
         damaged=what,

@@ -23,7 +23,7 @@ from holdfast.contracts import Key, Query, Record, RecordStore
 from holdfast.errors import HoldfastError
 from holdfast.filters import Scalar
 from holdfast.history import Branch, Position
-from holdfast.ids import micros
+from holdfast.ids import micros, moment
 from holdfast.kinds import (
     AGENTS,
     BRANCHES,
@@ -206,6 +206,7 @@ class Verifier(Claims):
 
     def _checkpoint(self, record: Record) -> Columns:
         stored = _read_checkpoint(record.body)
+        moment(stored.at)  # which says so if it is none
         at = stored.position
         if at is not None:
             self._claim(record, (at.history, at.branch, at.seq), at.link, at.message_id, stored.owner)

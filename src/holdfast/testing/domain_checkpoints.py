@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import history
+from holdfast.checkpoint_records import checkpoint_record, read_stored
 from holdfast.client import Holdfast
-from holdfast.contracts import Put, Query, RecordStore
+from holdfast.contracts import Delete, Insert, Put, Query, RecordStore
 from holdfast.errors import AlreadyExists, InvalidInput, NotFound
 from holdfast.kinds import CAPTURES, CHECKPOINTS
 from holdfast.model import Agent, Checkpoint, CheckpointKind, CheckpointStatus, Message, ToolCall
@@ -103,6 +104,19 @@ class CheckpointKit(HoldfastKit):
         assert [hf.checkpoints.get(one.id) for one in made] == made
         assert ids(hf.checkpoints.list(session_id="a")) == ids([made[3], made[2], made[0], early[0]])
         assert ids(hf.checkpoints.list("scout")) == ids([made[1], early[1]])
+
+    def test_a_checkpoint_whose_time_is_none_is_shown_as_damaged_among_the_others(self, door: Door) -> None:
+        hf = door.hf
+        begin(hf, "a")
+        made = hf.checkpoints.create(session_id="a")
+        (record,) = door.store.scan(Query(kind=CHECKPOINTS))
+        odd = replace(read_stored(record), id="odd", at=2**62)
+        door.store.commit([Insert(checkpoint_record(odd))])
+        found = hf.checkpoints.list(session_id="a")
+        assert [(one.id, one.damaged is None) for one in found] == [("odd", False), (made.id, True)]
+        assert "is no time" in (found[0].damaged or "")
+        assert ["is no time" in problem.what for problem in hf.verify().problems] == [True]
+        door.store.commit([Delete(CHECKPOINTS, (odd.owner, odd.at))])
 
     def test_every_session_keeps_the_place_it_had_at_each_checkpoint(self, hf: Holdfast, again: Again) -> None:
         begin(hf, "a", "b")
