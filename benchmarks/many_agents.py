@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import statistics
 import sys
@@ -116,21 +117,24 @@ def saver(path: Path, runner: asyncio.Runner) -> Iterator[Round]:
 
 
 @contextmanager
-def floors_and_ours(at: Path) -> Iterator[dict[str, Round]]:
-    """The ways in a folder, without the peers."""
+def floors_and_ours(at: Path, behind: int) -> Iterator[dict[str, Round]]:
+    """The ways in a folder, without the peers, each behind so many appends of every agent."""
     with asyncio.Runner() as runner, ExitStack() as stack:
         tasks = stack.enter_context(closing(floors.OnTasks(at / "tasks.db", AGENTS)))
-        yield {
+        ways = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
             HAND: all_together(stack.enter_context(closing(floors.Together(at / "hand.db", AGENTS)))),
             TASKS: at_once(runner, lambda session: tasks.append_to(session, Message.user(TEXT))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
         }
+        for way in ways.values():
+            way(behind)
+        yield ways
 
 
 def beside_floors(section: Section, rounds: int, each: int) -> None:
     """With nobody else around, who would leave the caches cold."""
-    with folder(DISK) as at, floors_and_ours(at) as ways:
+    with folder(DISK) as at, floors_and_ours(at, 2 * each) as ways:
         rates = taken(ways, rounds, each)
         pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
     told(section, "beside the floors", rates)
@@ -175,8 +179,7 @@ def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:
     rates = {name: Rates() for name in ways}
     names = list(ways)
     for number in range(rounds + 1):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in random.sample(names, len(names)):
             start = time.perf_counter()
             try:
                 with uncollected():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -95,14 +96,13 @@ def quantile(taken: list[float], part: float) -> float:
 
 
 def interleaved(ways: Mapping[str, Burst], rounds: int, in_a_row: int = 10) -> dict[str, Taken]:
-    """Every way in every round, each round beginning with another; one round before them is not counted."""
+    """Every way in every round, in an order drawn anew each time; one round before them is not counted."""
     taken = {name: Taken([], []) for name in ways}
     names = list(ways)
     for name in names:
         ways[name](in_a_row)
-    for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+    for _ in range(rounds):
+        for name in random.sample(names, len(names)):
             calls = ways[name](in_a_row)
             taken[name].rounds.append(statistics.fmean(calls))
             taken[name].calls.extend(calls)

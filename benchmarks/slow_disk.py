@@ -27,7 +27,7 @@ def measured(rounds: int, behind: int) -> dict[str, float]:
         said = interleaved(ways, rounds)
     with folder(DISK) as at, steps.floors_and_ours(at, behind) as ways:
         kept = interleaved(ways, rounds)
-    with folder(DISK) as at, many_agents.floors_and_ours(at) as many:
+    with folder(DISK) as at, many_agents.floors_and_ours(at, behind // many_agents.AGENTS) as many:
         rates = many_agents.taken(many, max(1, rounds // 3), each=4)
     found = {f"{append.BARE}, µs": said[append.BARE].median_us}
     for name in (append.OURS, append.HAND, append.OURS_AWAITED, append.HAND_AWAITED):
@@ -61,7 +61,11 @@ def results(quick: bool) -> Section:
         return section
     rounds, behind = (2, 20) if quick else (30, append.BEHIND)
     found = {longer: delayed(rounds, behind, longer) for longer in LONGER_US}
-    section.say("Every sync is held up by strace for so much longer than this disk takes; nothing else changes.", "")
+    section.say(
+        "Every sync is held up by strace for so much longer than this disk takes, and a little more by strace itself;",
+        "the first row tells how much that is. Medians of few rounds, on which no promise rests.",
+        "",
+    )
     rows = [[name, *(_shown(ratios[name], name) for ratios in found.values())] for name in found[0]]
     section.say(*table(["way", *(f"+ {longer / 1000:g} ms" for longer in LONGER_US)], rows))
     for longer, ratios in found.items():
