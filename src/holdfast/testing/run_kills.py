@@ -6,6 +6,7 @@ next one enters the run again. What its tools did stands in a file outside the s
 
 from __future__ import annotations
 
+import faulthandler
 import inspect
 import os
 import runpy
@@ -59,13 +60,14 @@ def template(url: str, source: str, name: str) -> None:
         if not sys.stdin.buffer.readline():
             os.kill(pid, signal.SIGKILL)
         # Not before: a dead worker's pid is nobody else's until it has been waited for.
-        os.waitpid(pid, 0)
-        _say("gone")
+        _, status = os.waitpid(pid, 0)
+        _say(f"gone {os.waitstatus_to_exitcode(status)}")
 
 
 def _fork(opener: Opener, url: str, life: Life) -> int:
     pid = os.fork()
     if pid == 0:
+        faulthandler.register(signal.SIGUSR1)  # to tell where it stands, if it says nothing for too long
         try:
             _say(f"pid {os.getpid()}")
             hf = opener(url)
@@ -129,8 +131,16 @@ class _Round:
         elif what == "!":
             self._points += 1
         elif what != "gone":
-            self.broken.append(rest or f"the worker has said nothing for {SILENCE_S} s")
+            self.broken.append(rest or self._silence())
+        elif rest != str(-signal.SIGKILL):
+            self.broken.append(f"the worker ended with {rest} before it was killed")
         return bool(line) and what != "gone"
+
+    def _silence(self) -> str:
+        """Have the worker tell on standard error where it stands, and say what became of it."""
+        status = Path(f"/proc/{self._pid}/status").read_text().split("State:")[1].split("\n")[0].strip()
+        os.kill(self._pid, signal.SIGUSR1)
+        return f"the worker, {status}, has said nothing for {SILENCE_S} s"
 
 
 def run(url: str, folder: Path, kills: int, *, seed: int = 0, points: int = 9, opener: Opener = open) -> RunTally:
