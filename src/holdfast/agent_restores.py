@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import checkpoint_records as records
-from holdfast import history
+from holdfast import codec, history
 from holdfast.agent_records import Present, Revised
 from holdfast.capturing import Instant
 from holdfast.checkpoint_records import Capture, StoredCheckpoint
@@ -31,7 +30,7 @@ from holdfast.model import Restored
 from holdfast.run_records import read_hold
 
 BATCH = 400  # heads in one commit: each is looked at together with its branch
-_read_pointer = msgspec.json.Decoder(Pointer).decode
+_read_pointer = codec.reader_of(Pointer)
 
 
 class TooMany(Busy):

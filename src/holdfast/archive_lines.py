@@ -46,7 +46,7 @@ def write(record: Record) -> bytes:
 def read(kind: Kind, line: bytes) -> Record:
     """The record of a line; CorruptData if it does not fit its kind, IntegrityError if its body has changed."""
     try:
-        said = msgspec.json.decode(line, type=Line)
+        said = codec.reader_of(Line)(line)
         digest = bytes.fromhex(said.sha256)
     except (msgspec.MsgspecError, ValueError, RecursionError) as cause:
         raise CorruptData(f"a line of {kind.name} cannot be read: {cause}") from cause

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -27,6 +28,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_any = msgspec.json.Decoder().decode
 _decode_message = msgspec.json.Decoder(Message).decode
 _sha256 = hashlib.sha256
+_readers: dict[tuple[object, object], Callable[[bytes], Any]] = {}
+_making = threading.Lock()
 
 
 def encode(value: object, what: str) -> bytes:
@@ -57,7 +60,7 @@ def encode_value(value: S, kind: type[S], what: str) -> bytes:
         raise InvalidInput(f"{what} is a {kind.__name__}, not {type(value).__name__}")
     body = encode(value, what)
     try:
-        check_faithful(value, msgspec.json.decode(body, type=kind), what)
+        check_faithful(value, reader_of(kind)(body), what)
     except msgspec.ValidationError as cause:
         raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
     return body
@@ -79,10 +82,23 @@ def _as_lists(value: object) -> object:
     return value
 
 
+def reader_of(kind: type[S], decoder: Callable[[type[S]], Any] = msgspec.json.Decoder) -> Callable[[bytes], S]:
+    """What reads such values, made once.
+
+    By one thread at a time: msgspec shows a type to other threads before it knows all of its fields, and who reads
+    one in that moment crashes the process.
+    """
+    known = _readers.get((decoder, kind))
+    if known is None:
+        with _making:
+            known = _readers[decoder, kind] = decoder(kind).decode
+    return known
+
+
 def decode(body: bytes, kind: type[S], what: str) -> S:
     """The value these bytes say, or CorruptData naming the field that does not fit."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return reader_of(kind)(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
 
@@ -288,6 +304,6 @@ def redacted_digest(body: bytes) -> bytes | None:
     if b'"redacted_digest"' not in body:
         return None
     try:
-        return msgspec.json.decode(body, type=_Stub).redacted_digest
+        return reader_of(_Stub)(body).redacted_digest
     except msgspec.MsgspecError:
         return None

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from holdfast import archive_lines
+from holdfast import archive_lines, codec
 from holdfast.archive_files import BLOBS, MANIFEST, MAX_LINE, MAX_MANIFEST, PIECE, RECORDS, Source, blob_name
 from holdfast.archives import FORMAT, VERSION, BlobLine, Contents, Manifest, manifest_bytes
 from holdfast.arrivals import within_limits
@@ -122,7 +122,7 @@ class Check:
         last = b""
         for line in self._lines(BLOBS, said):
             try:
-                blob = msgspec.json.decode(line, type=BlobLine)
+                blob = codec.reader_of(BlobLine)(line)
                 digest = bytes.fromhex(blob.sha256)
             except (msgspec.MsgspecError, ValueError) as cause:
                 raise CorruptData(f"a line of {BLOBS} cannot be read: {cause}") from cause

@@ -93,11 +93,11 @@ class _Beside(Struct, frozen=True, gc=False):
     place: tuple[str, int, int] | None = None
 
 
-_read_beside = msgspec.json.Decoder(_Beside).decode
-_read_message = msgspec.json.Decoder(_Said).decode
-_read_head = msgspec.json.Decoder(history.Pointer).decode
-_read_checkpoint = msgspec.json.Decoder(_Checkpoint).decode
-_read_capture = msgspec.json.Decoder(StoredCapture).decode
+_read_beside = codec.reader_of(_Beside)
+_read_message = codec.reader_of(_Said)
+_read_head = codec.reader_of(history.Pointer)
+_read_checkpoint = codec.reader_of(_Checkpoint)
+_read_capture = codec.reader_of(StoredCapture)
 
 
 class Verifier(Claims):

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from holdfast import codec
 from holdfast.errors import CorruptData, InvalidInput
 
 S = TypeVar("S", bound=Struct)
@@ -133,7 +134,7 @@ def from_text(text: Any, kind: type[S], what: str) -> S:
         plain = unpacker.decompress(base64.b85decode(text), LARGEST)
         if not unpacker.eof:
             raise CorruptData(f"{what} is cut short, or larger than anything that was stored")
-        return msgspec.msgpack.decode(plain, type=kind)
+        return codec.reader_of(kind, msgspec.msgpack.Decoder)(plain)
     except (zlib.error, TypeError, ValueError, msgspec.MsgspecError) as cause:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
 

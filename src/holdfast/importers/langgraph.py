@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from holdfast import codec
 from holdfast.contents import call_of, listed, part_of, parts_of, role_of
 from holdfast.errors import CorruptData
 from holdfast.importers.databases import Database, opened
@@ -205,7 +206,7 @@ def _steps(database: Database) -> Iterator[tuple[tuple[str, str, Json], str]]:
     sql = "SELECT thread_id, checkpoint_ns, checkpoint_id, metadata FROM checkpoints ORDER BY checkpoint_id"
     for thread, namespace, checkpoint, metadata in database.rows(sql):
         try:
-            step = msgspec.json.decode(metadata or b"{}", type=_Steps).step
+            step = codec.reader_of(_Steps)(metadata or b"{}").step
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError):
             continue
         if step is not None and step >= 0:

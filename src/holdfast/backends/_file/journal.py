@@ -46,6 +46,9 @@ class Step(msgspec.Struct, kw_only=True, omit_defaults=True):
     spans: list[tuple[int, int]] = []
 
 
+_decode_step = msgspec.json.Decoder(Step).decode
+
+
 class Journal:
     """Carries out commits on a disk. Its user holds the exclusive lock."""
 
@@ -250,7 +253,7 @@ def _decoded(payload: bytes) -> Iterator[Step]:
     while at < len(payload):
         end = payload.index(b"\n", at)
         size, _, head = payload[at:end].partition(b" ")
-        step = msgspec.json.decode(head, type=Step)
+        step = _decode_step(head)
         at = end + 1 + int(size) + 1
         if _INSIDE.fullmatch(step.path) is None or ".." in step.path.split("/"):
             raise BackendError(f"the journal names {step.path!r}, which is no file of the store; remove it by hand")
