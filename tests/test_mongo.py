@@ -29,7 +29,7 @@ class Mongo:
 
     url: str
     ways = ("sync",)
-    histories = 15  # the emulator takes milliseconds for each call
+    histories = 10  # the emulator takes milliseconds for each call
 
     @pytest.fixture(autouse=True)
     def _database(self) -> None:

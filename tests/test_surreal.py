@@ -25,7 +25,7 @@ class Surreal:
 
     path: str
     ways = ("sync",)
-    histories = 20  # the engine takes milliseconds for each call
+    histories = 12  # the engine takes milliseconds for each call
 
     @pytest.fixture(autouse=True)
     def _folder(self, request: pytest.FixtureRequest, tmp_path: Path, made: Path) -> None:

@@ -31,7 +31,7 @@ class Histories(
 class StatefulKit(StoreKit):
     """Subclass it as `TestMyStates` and say how to `open` the store; never override a test."""
 
-    histories: ClassVar[int] = 30
+    histories: ClassVar[int] = 20
     """How many to try, of fifty calls each."""
 
     def test_any_history_of_calls_looks_as_it_does_in_memory(self) -> None:
