@@ -15,6 +15,7 @@ from holdfast.kinds import HEADS, SESSIONS, Kind
 from holdfast.model import Head, Message, Usage
 from holdfast.testing.driving import NOON, Again, Clock, Door, HoldfastKit, exact, users
 from holdfast.testing.planting import add_fields, detach, envelope, stored
+from holdfast.testing.records import dump
 
 FIELDS: dict[str, Any] = {
     "agent_id": "scout",
@@ -42,6 +43,12 @@ CHANGES: dict[str, Any] = {
 
 class SessionTests(HoldfastKit):
     """`hf.sessions` without its messages."""
+
+    def test_all_records_of_a_session_that_the_store_has_named_begin_with_its_name(self, door: Door) -> None:
+        session = door.hf.sessions.create(title="Kyoto").id
+        door.hf.sessions.append(session, *users("hello"))
+        door.hf.checkpoints.create(session_id=session, messages=users("again"))
+        assert {record.key[0] for record in dump(door.store)} == {session}
 
     # what is not there
 
