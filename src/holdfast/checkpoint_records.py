@@ -208,7 +208,7 @@ def _damaged(record: Record, what: str) -> Checkpoint:
     return Checkpoint(
         id=str(checkpoint_id),
         step=step if isinstance(step, int) else None,
-        created_at=moment(min(int(record.key[1]), _LATEST)),
+        created_at=moment(max(0, min(int(record.key[1]), _LATEST))),
         size_bytes=len(record.body),
         checksum=record.digest.hex(),
         damaged=what,
