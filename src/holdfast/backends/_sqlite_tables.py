@@ -31,6 +31,7 @@ class PlainTable:
         self._select = f"SELECT {all_columns} FROM {kind.name}"
         self._careful = Careful(self._select, [*kind.columns()], f"digest, body FROM {kind.name}")
         self._get = f"{self._select} WHERE {by_key}"
+        self._keys = f"space, {', '.join(keys)}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
@@ -135,7 +136,7 @@ class PlainTable:
         clause = " AND ".join(["space = ?", *parts])
         index = _sql.chosen_index(query)
         hint = "" if index is None else f" INDEXED BY {self._index(index)}"
-        statement = f"{self._select}{hint} WHERE {clause}{_sql.order_by(query)}"
+        statement = self._in_order(f"{hint} WHERE {clause}", _sql.order_by(query), query)
         return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
 
     def _by_range(self, query: Query) -> tuple[str, tuple[Scalar, ...]]:
@@ -147,9 +148,16 @@ class PlainTable:
             parts, _ = _sql.where(query)
             clause = " AND ".join(["space = ?", *parts])
             order = _sql.order_by(replace(query, limit=None))
-            statement = self._ranges[shape] = f"{self._select} WHERE {clause}{order} LIMIT ?"
+            statement = self._ranges[shape] = self._in_order(f" WHERE {clause}", f"{order} LIMIT ?", query)
         bounds = [bound for bound in (low, high) if bound is not None]
         return statement, (self._space, *query.prefix, *bounds, -1 if query.limit is None else query.limit)
+
+    def _in_order(self, chosen: str, order: str, query: Query) -> str:
+        """The statement that reads these rows; to sort them by a part of their key, the keys of all are enough."""
+        if query.order not in [part.name for part in self.kind.key]:
+            return f"{self._select}{chosen}{order}"
+        wanted = f"SELECT {self._keys} FROM {self.kind.name}{chosen}{order}"
+        return f"{self._select} WHERE ({self._keys}) IN ({wanted}){_sql.order_by(replace(query, limit=None))}"
 
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         parts, values = _sql.where(query)

@@ -191,6 +191,17 @@ class ScanTests(StoreKit):
             assert list(store.scan(rest)) == found[at + 1 :]
 
     @pytest.mark.parametrize("reverse", [False, True])
+    def test_a_scan_by_a_part_of_the_key_goes_on_among_equals(self, store: RecordStore, reverse: bool) -> None:
+        places = [("b", 7), ("a", 2), ("c", -5), ("a", 7), ("c", 7), ("b", 1), ("c", 2)]
+        insert(store, [checkpoint(owner, at, f"{owner}{at}") for owner, at in places])
+        expected = sorted(places, key=lambda place: (place[1], place[0]), reverse=reverse)
+        assert keys(store, Query(kind=CHECKPOINTS, order="at", reverse=reverse)) == expected
+        for at, place in enumerate(expected):
+            after = (place[1], *place)
+            query = Query(kind=CHECKPOINTS, order="at", reverse=reverse, after=after, limit=3)
+            assert keys(store, query) == expected[at + 1 : at + 4]
+
+    @pytest.mark.parametrize("reverse", [False, True])
     @pytest.mark.parametrize("prefix", [(), ("h",), ("h", 1)])
     def test_a_filtered_scan_of_a_log_goes_on(self, store: RecordStore, prefix: Key, reverse: bool) -> None:
         insert(store, [message("h", 1, seq, n=seq % 2) for seq in range(1, 10)])
