@@ -44,7 +44,7 @@ class Sizes(msgspec.Struct, frozen=True):
     copying: int = 1_000
     long: int = 10_000
     rounds: int = 60
-    runs: int = 3  # whose median compares us with LangGraph, since a hundred steps of ours are over in 10 ms
+    runs: int = 5  # whose median compares us with LangGraph, since a hundred steps of ours are over in 10 ms
     in_a_row: int = 50  # of each way, since the first few after another way find nothing of theirs in the caches
 
 
