@@ -19,13 +19,12 @@ class SqliteReader:
 
     def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
         self.con = con
-        self._cursor = con.cursor()  # one for all records, since making one takes half as long as reading one
         self.layout = layout
         self.indexed_at: int | None = None  # the data version at which all text was known to be indexed
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         table = self.layout[kind.name]
-        return [table.get(self._cursor, key) for key in keys]
+        return [table.get(self.con, key) for key in keys]
 
     def get_at_once(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         """The same of one instant: in a transaction of their own, which also costs less than one for each."""
@@ -36,10 +35,10 @@ class SqliteReader:
             self.con.execute("COMMIT")
 
     def scan(self, query: Query) -> Iterator[Record]:
-        return self.layout[query.kind.name].select(self._cursor, query)
+        return self.layout[query.kind.name].select(self.con, query)
 
     def count(self, query: Query) -> int:
-        return self.layout[query.kind.name].count(self._cursor, query)
+        return self.layout[query.kind.name].count(self.con, query)
 
 
 class Reading:

@@ -175,8 +175,7 @@ class PlainTable:
     def _sum(self, con: Runs, what: str, parts: list[str], values: list[Scalar]) -> int:
         clause = " AND ".join(["space = ?", *parts])
         found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
-        rows: list[Row] = found.fetchall()  # to the end, so that no cursor is left within a transaction
-        return int(rows[0][0])
+        return int(found.fetchone()[0])  # type: ignore[index]
 
 
 def _bound(_column: str) -> str:
