@@ -77,7 +77,7 @@ TABLES = (
     " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (id, family))",
     "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)",
     "CREATE TABLE checkpoints (space INTEGER NOT NULL, owner TEXT, at INTEGER, id TEXT, step INTEGER,"
-    " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at))",
+    " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
     "CREATE INDEX heads_by_agent_id ON heads (space, agent_id) WHERE agent_id IS NOT NULL",
     "CREATE INDEX heads_by_user_id ON heads (space, user_id) WHERE user_id IS NOT NULL",
     "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",

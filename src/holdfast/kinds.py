@@ -124,8 +124,9 @@ CHECKPOINTS = Kind(
     key=(*_text("owner"), *_int("at")),
     fields=(*_text("id"), *_int("step", "expires_at")),
     unique=("id",),
-    indexes=(("owner", "step"),),
+    indexes=(("owner", "step"), ("at",)),
     orders=("at",),
+    narrow=True,
     about="points to go back to: references, never copies",
 )
 PENDING = Kind(

@@ -34,11 +34,9 @@ class LogTable:
         self._made: set[tuple[Scalar, ...]] = set()  # those of the present transaction
         self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
-        columns = ", ".join([*names, "digest", "body"])
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
-        self._select = f"SELECT place, {columns} FROM {kind.name}"
-        place = Field("place", "int")
-        self._careful = Careful(self._select, [place, *kind.fields], f"digest, body FROM {kind.name}")
+        self._careful = Careful([Field("place", "int"), *kind.fields], kind.name)
+        self._select = self._careful.select
         self._insert = self.inserting(lambda _column: "?")
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
         self._range = f"{self._select} WHERE place BETWEEN ? AND ?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -12,24 +13,42 @@ from holdfast.kinds import Field
 Row = tuple[Any, ...]
 Runs = apsw.Connection | apsw.Cursor
 
+_NOTHING = "x''"
+
 
 class Careful:
-    """Reads rows, and where a damaged text is no longer Unicode, reads it as what it has become."""
+    """Reads rows, and where damage has turned one type into another, what has become of them.
 
-    def __init__(self, select: str, columns: list[Field], rest: str) -> None:
-        self._select = select
-        self._texts = [place for place, column in enumerate(columns) if column.type == "text"]
-        read = [f'CAST("{one.name}" AS BLOB)' if one.type == "text" else f'"{one.name}"' for one in columns]
-        self._careful = f"SELECT {', '.join(read)}, {rest}"
+    A body is read as bytes whatever it is. Any other value that has become a text which is no Unicode cannot be read as
+    it is: then none is read for bytes, so that nothing fits them, and for others what has become of them.
+    """
+
+    def __init__(self, columns: Sequence[Field], table: str) -> None:
+        self._loose = [place for place, column in enumerate(columns) if column.type != "bytes"]
+        names = [f'"{column.name}"' for column in columns]
+        instead = (_NOTHING if column.type == "bytes" else _bytes(column.name) for column in columns)
+        careful = [_unless_text(column.name, text) for column, text in zip(columns, instead, strict=True)]
+        rest = f"{_bytes('body')} FROM {table}"
+        self.select = f"SELECT {', '.join(names)}, digest, {rest}"
+        self._careful = f"SELECT {', '.join(careful)}, {_unless_text('digest', _NOTHING)}, {rest}"
 
     def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...]) -> list[Row]:
-        """All rows of a statement that begins with the plain selection."""
+        """All rows of a statement that begins with `select`."""
         try:
             return con.execute(statement, values).fetchall()
         except UnicodeDecodeError:
-            rows = con.execute(statement.replace(self._select, self._careful, 1), values).fetchall()
+            rows = con.execute(statement.replace(self.select, self._careful, 1), values).fetchall()
         return [self._decoded(row) for row in rows]
 
     def _decoded(self, row: Row) -> Row:
-        texts = {place: row[place].decode(errors="surrogateescape") for place in self._texts if row[place] is not None}
+        stored = {place: row[place] for place in self._loose if isinstance(row[place], bytes)}
+        texts = {place: value.decode(errors="surrogateescape") for place, value in stored.items()}
         return tuple(texts.get(place, value) for place, value in enumerate(row))
+
+
+def _bytes(name: str) -> str:
+    return f'CAST("{name}" AS BLOB)'
+
+
+def _unless_text(name: str, instead: str) -> str:
+    return f'CASE typeof("{name}") WHEN \'text\' THEN {instead} ELSE "{name}" END'

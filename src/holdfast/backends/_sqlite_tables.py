@@ -24,18 +24,20 @@ class PlainTable:
         self._space = space
         self._depth = len(kind.key)
         names = _sql.columns(kind)
-        all_columns = ", ".join([*names, "digest", "body"])
         keys = names[: self._depth]
         by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
-        self._select = f"SELECT {all_columns} FROM {kind.name}"
-        self._careful = Careful(self._select, [*kind.columns()], f"digest, body FROM {kind.name}")
+        self._careful = Careful(kind.columns(), kind.name)
+        self._select = self._careful.select
         self._get = f"{self._select} WHERE {by_key}"
         self._keys = f"space, {', '.join(keys)}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
-        self._indexed = {name for index in kind.indexes for name in index}
+        # Without those of the key alone, which would only sort: `_in_order` does that.
+        parts = {part.name for part in kind.key}
+        self._indexes = [index for index in kind.indexes if not parts.issuperset(index)]
+        self._indexed = {name for index in self._indexes for name in index}
         places = [(place, field.name in self._indexed) for place, field in enumerate(kind.fields)]
         self._moving = _pick([place for place, indexed in places if not indexed])
         self._still = _pick([place for place, indexed in places if indexed])
@@ -62,12 +64,13 @@ class PlainTable:
 
     def create(self) -> Iterator[str]:
         """The statements that make the table."""
-        columns = [f'"{column.name}" {_sql.SQLITE.types[column.type]}' for column in self.kind.columns()]
+        columns = [f'"{part.name}" {_sql.SQLITE.types[part.type]} NOT NULL' for part in self.kind.key]
+        columns += [f'"{field.name}" {_sql.SQLITE.types[field.type]}' for field in self.kind.fields]
         keys = ", ".join(_sql.columns(self.kind)[: self._depth])
         tail = " WITHOUT ROWID" if self.kind.narrow else ""
         body = ", ".join(["space INTEGER NOT NULL", *columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
         yield f"CREATE TABLE {self.kind.name} ({body}, PRIMARY KEY (space, {keys})){tail}"
-        for index in self.kind.indexes:
+        for index in self._indexes:
             named = ", ".join(f'"{name}"' for name in index)
             yield f"CREATE INDEX {self._index(index)} ON {self.kind.name} (space, {named}){self._only(index)}"
         if self.kind.unique:
@@ -134,7 +137,7 @@ class PlainTable:
             return map(self.record, self._careful.fetch(con, *self._by_range(query)))
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
-        index = _sql.chosen_index(query)
+        index = _sql.chosen_index(query, self._indexes)
         hint = "" if index is None else f" INDEXED BY {self._index(index)}"
         statement = self._in_order(f"{hint} WHERE {clause}", _sql.order_by(query), query)
         return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))

@@ -1,0 +1,79 @@
+"""Values of a SQLite file that a flipped bit has turned into a text: they are read as they were, or named."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import Holdfast, Message
+from holdfast.errors import HoldfastError
+from holdfast.finding import DamagedCheckpoint
+
+BYTES = [("messages", "digest"), ("messages", "link"), ("checkpoints", "digest"), ("heads", "digest")]
+OTHERS = [("messages", "id"), ("messages", "n"), ("checkpoints", "id"), ("checkpoints", "step")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with a session, its checkpoint, and a message behind that."""
+    made = tmp_path / "agents.db"
+    with holdfast.open(f"sqlite:///{made}") as hf:
+        hf.sessions.create(id="s")
+        hf.sessions.append("s", Message.user("first"))
+        hf.checkpoints.create(session_id="s", id="c", step=1)
+        hf.sessions.append("s", Message.user("second"))
+    return made
+
+
+def change(path: Path, table: str, column: str, value: str) -> None:
+    con = apsw.Connection(str(path))
+    con.execute(f'UPDATE {table} SET "{column}" = {value}')
+    assert con.execute(f'SELECT typeof("{column}") FROM {table}').fetchall()[0] == ("text",)
+    con.close()
+
+
+def use(hf: Holdfast) -> None:
+    """Whatever a damaged store is asked, it answers or says what is wrong."""
+    calls = (
+        lambda: list(hf.sessions.messages("s")),
+        lambda: hf.sessions.append("s", Message.user("third"), timeout=0.2),
+        lambda: hf.checkpoints.list(session_id="s"),
+        lambda: hf.checkpoints.list(),
+        lambda: hf.checkpoints.latest(session_id="s"),
+        lambda: hf.checkpoints.restore("c"),
+        lambda: hf.sessions.list(),
+    )
+    for call in calls:
+        with suppress(HoldfastError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DamagedCheckpoint)
+            call()
+
+
+@pytest.mark.parametrize(("table", "column"), BYTES)
+def test_bytes_that_have_become_a_text_are_damage(path: Path, table: str, column: str) -> None:
+    change(path, table, column, f'CAST("{column}" AS TEXT)')
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        assert hf.verify().problems
+        use(hf)
+
+
+@pytest.mark.parametrize(("table", "column"), OTHERS)
+def test_a_text_that_is_no_unicode_is_damage(path: Path, table: str, column: str) -> None:
+    change(path, table, column, "CAST(x'ff' || abs(random()) AS TEXT)")
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        assert hf.verify().problems
+        use(hf)
+
+
+@pytest.mark.parametrize("table", ["messages", "checkpoints", "heads"])
+def test_a_body_that_has_become_a_text_reads_as_before(path: Path, table: str) -> None:
+    change(path, table, "body", "CAST(body AS TEXT)")
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        assert not hf.verify().problems
+        hf.checkpoints.restore("c")
+        assert [message.text for message in hf.sessions.messages("s")] == ["first"]
