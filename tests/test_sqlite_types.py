@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from holdfast import Holdfast, Message
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, IntegrityError
 from holdfast.finding import DamagedCheckpoint
 
 BYTES = [("messages", "digest"), ("messages", "link"), ("checkpoints", "digest"), ("heads", "digest")]
-OTHERS = [("messages", "id"), ("messages", "n"), ("checkpoints", "id"), ("checkpoints", "step")]
+OTHERS = [("messages", "id"), ("messages", "n"), ("checkpoints", "id"), ("checkpoints", "step"), ("checkpoints", "at")]
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def use(hf: Holdfast) -> None:
         lambda: hf.sessions.append("s", Message.user("third"), timeout=0.2),
         lambda: hf.checkpoints.list(session_id="s"),
         lambda: hf.checkpoints.list(),
+        lambda: hf.checkpoints.list(order="step"),
         lambda: hf.checkpoints.latest(session_id="s"),
         lambda: hf.checkpoints.restore("c"),
         lambda: hf.sessions.list(),
@@ -67,6 +68,14 @@ def test_a_text_that_is_no_unicode_is_damage(path: Path, table: str, column: str
     change(path, table, column, "CAST(x'ff' || abs(random()) AS TEXT)")
     with holdfast.open(f"sqlite:///{path}") as hf:
         assert hf.verify().problems
+        use(hf)
+
+
+def test_the_owner_of_a_log_that_is_no_unicode_is_damage(path: Path) -> None:
+    change(path, "logs", "owner", "CAST(x'ff' || owner AS TEXT)")
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        with pytest.raises(IntegrityError, match="an owner in table logs is damaged"):
+            hf.verify()
         use(hf)
 
 

@@ -205,10 +205,11 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
 
 def _damaged(record: Record, what: str) -> Checkpoint:
     checkpoint_id, step, _ = record.fields
+    at = record.key[1]
     return Checkpoint(
         id=str(checkpoint_id),
         step=step if isinstance(step, int) else None,
-        created_at=moment(max(0, min(int(record.key[1]), _LATEST))),
+        created_at=moment(max(0, min(at, _LATEST)) if isinstance(at, int) else 0),
         size_bytes=len(record.body),
         checksum=record.digest.hex(),
         damaged=what,

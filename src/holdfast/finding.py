@@ -182,8 +182,8 @@ def _of_kind(rows: Iterator[Record], kind: CheckpointKind | None) -> Iterator[Re
 
 
 def _by_step(row: Record) -> tuple[int, int, str]:
-    step = row.fields[1]
-    return (step if isinstance(step, int) else -1, int(row.key[1]), str(row.key[0]))
+    step, at = row.fields[1], row.key[1]  # which damage may have made anything
+    return (step if isinstance(step, int) else -1, at if isinstance(at, int) else -1, str(row.key[0]))
 
 
 def _place(row: Record, order: str, of_all: bool) -> Json:
