@@ -11,7 +11,6 @@ from holdfast.filters import Scalar
 
 FIRST_PAGE = 40  # who asks without a limit often wants only the first
 PAGE = 500
-LARGEST_PAGE = 8_000  # of what is sorted, perhaps anew for every page
 
 
 def in_pages(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Record]:
@@ -31,7 +30,7 @@ def _paged(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Reco
         if len(page) < limit or left == 0:
             return
         query = replace(query, after=order_of(page[-1], query))
-        size = PAGE if query.order is None else min(LARGEST_PAGE, max(PAGE, 4 * size))
+        size = PAGE
 
 
 def order_of(record: Record, query: Query) -> tuple[Scalar, ...]:

@@ -128,6 +128,6 @@ def order_by(query: Query, dialect: Dialect = SQLITE) -> str:
     return f" ORDER BY {ordered}{limit}"
 
 
-def chosen_index(query: Query, indexes: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+def chosen_index(query: Query) -> tuple[str, ...] | None:
     """The index that answers the filters best; a planner without statistics would rather walk the key."""
-    return max((index for index in indexes if _fixes(query, index)), key=len, default=None)
+    return max((index for index in query.kind.indexes if _fixes(query, index)), key=len, default=None)

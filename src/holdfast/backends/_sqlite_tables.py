@@ -30,14 +30,10 @@ class PlainTable:
         self._careful = Careful(kind.columns(), kind.name)
         self._select = self._careful.select
         self._get = f"{self._select} WHERE {by_key}"
-        self._keys = f"space, {', '.join(keys)}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
-        # Without those of the key alone, which would only sort: `_in_order` does that.
-        parts = {part.name for part in kind.key}
-        self._indexes = [index for index in kind.indexes if not parts.issuperset(index)]
-        self._indexed = {name for index in self._indexes for name in index}
+        self._indexed = {name for index in kind.indexes for name in index}
         places = [(place, field.name in self._indexed) for place, field in enumerate(kind.fields)]
         self._moving = _pick([place for place, indexed in places if not indexed])
         self._still = _pick([place for place, indexed in places if indexed])
@@ -70,7 +66,7 @@ class PlainTable:
         tail = " WITHOUT ROWID" if self.kind.narrow else ""
         body = ", ".join(["space INTEGER NOT NULL", *columns, "digest BLOB NOT NULL", "body BLOB NOT NULL"])
         yield f"CREATE TABLE {self.kind.name} ({body}, PRIMARY KEY (space, {keys})){tail}"
-        for index in self._indexes:
+        for index in self.kind.indexes:
             named = ", ".join(f'"{name}"' for name in index)
             yield f"CREATE INDEX {self._index(index)} ON {self.kind.name} (space, {named}){self._only(index)}"
         if self.kind.unique:
@@ -137,9 +133,9 @@ class PlainTable:
             return map(self.record, self._careful.fetch(con, *self._by_range(query)))
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
-        index = _sql.chosen_index(query, self._indexes)
+        index = _sql.chosen_index(query)
         hint = "" if index is None else f" INDEXED BY {self._index(index)}"
-        statement = self._in_order(f"{hint} WHERE {clause}", _sql.order_by(query), query)
+        statement = f"{self._select}{hint} WHERE {clause}{_sql.order_by(query)}"
         return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
 
     def _by_range(self, query: Query) -> tuple[str, tuple[Scalar, ...]]:
@@ -151,16 +147,9 @@ class PlainTable:
             parts, _ = _sql.where(query)
             clause = " AND ".join(["space = ?", *parts])
             order = _sql.order_by(replace(query, limit=None))
-            statement = self._ranges[shape] = self._in_order(f" WHERE {clause}", f"{order} LIMIT ?", query)
+            statement = self._ranges[shape] = f"{self._select} WHERE {clause}{order} LIMIT ?"
         bounds = [bound for bound in (low, high) if bound is not None]
         return statement, (self._space, *query.prefix, *bounds, -1 if query.limit is None else query.limit)
-
-    def _in_order(self, chosen: str, order: str, query: Query) -> str:
-        """The statement that reads these rows; to sort them by a part of their key, the keys of all are enough."""
-        if query.order not in [part.name for part in self.kind.key]:
-            return f"{self._select}{chosen}{order}"
-        wanted = f"SELECT {self._keys} FROM {self.kind.name}{chosen}{order}"
-        return f"{self._select} WHERE ({self._keys}) IN ({wanted}){_sql.order_by(replace(query, limit=None))}"
 
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         parts, values = _sql.where(query)
