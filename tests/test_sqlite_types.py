@@ -1,10 +1,11 @@
-"""Values of a SQLite file that a flipped bit has turned into a text: they are read as they were, or named."""
+"""Bits of a SQLite file that flip, and values that become another type: what is read is as before, or is named."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import apsw
 import pytest
@@ -16,6 +17,9 @@ from holdfast.finding import DamagedCheckpoint
 
 BYTES = [("messages", "digest"), ("messages", "link"), ("checkpoints", "digest"), ("heads", "digest")]
 OTHERS = [("messages", "id"), ("messages", "n"), ("checkpoints", "id"), ("checkpoints", "step"), ("checkpoints", "at")]
+
+FLIPS = 40
+PAGE = 4096
 
 
 @pytest.fixture
@@ -33,8 +37,15 @@ def path(tmp_path: Path) -> Path:
 def change(path: Path, table: str, column: str, value: str) -> None:
     con = apsw.Connection(str(path))
     con.execute(f'UPDATE {table} SET "{column}" = {value}')
-    assert con.execute(f'SELECT typeof("{column}") FROM {table}').fetchall()[0] == ("text",)
     con.close()
+
+
+def pages(path: Path) -> list[int]:
+    """Where the pages begin that have our rows; without those that say which tables there are."""
+    con = apsw.Connection(str(path))
+    found = con.execute("SELECT pageno FROM dbstat WHERE name NOT LIKE 'sqlite_s%' AND pagetype = 'leaf'").fetchall()
+    con.close()
+    return [(int(str(number)) - 1) * PAGE for (number,) in found]
 
 
 def use(hf: Holdfast) -> None:
@@ -48,6 +59,8 @@ def use(hf: Holdfast) -> None:
         lambda: hf.checkpoints.latest(session_id="s"),
         lambda: hf.checkpoints.restore("c"),
         lambda: hf.sessions.list(),
+        lambda: hf.search("first"),
+        lambda: hf.verify(),
     )
     for call in calls:
         with suppress(HoldfastError), warnings.catch_warnings():
@@ -64,8 +77,11 @@ def test_bytes_that_have_become_a_text_are_damage(path: Path, table: str, column
 
 
 @pytest.mark.parametrize(("table", "column"), OTHERS)
-def test_a_text_that_is_no_unicode_is_damage(path: Path, table: str, column: str) -> None:
-    change(path, table, column, "CAST(x'ff' || abs(random()) AS TEXT)")
+@pytest.mark.parametrize(
+    "value", ["CAST(x'ff' || abs(random()) AS TEXT)", "randomblob(8)", "0.5 + abs(random() % 9999)"]
+)
+def test_what_has_become_another_type_is_damage(path: Path, table: str, column: str, value: str) -> None:
+    change(path, table, column, value)
     with holdfast.open(f"sqlite:///{path}") as hf:
         assert hf.verify().problems
         use(hf)
@@ -74,7 +90,7 @@ def test_a_text_that_is_no_unicode_is_damage(path: Path, table: str, column: str
 def test_the_owner_of_a_log_that_is_no_unicode_is_damage(path: Path) -> None:
     change(path, "logs", "owner", "CAST(x'ff' || owner AS TEXT)")
     with holdfast.open(f"sqlite:///{path}") as hf:
-        with pytest.raises(IntegrityError, match="an owner in table logs is damaged"):
+        with pytest.raises(IntegrityError, match="the database file is damaged"):
             hf.verify()
         use(hf)
 
@@ -86,3 +102,18 @@ def test_a_body_that_has_become_a_text_reads_as_before(path: Path, table: str) -
         assert not hf.verify().problems
         hf.checkpoints.restore("c")
         assert [message.text for message in hf.sessions.messages("s")] == ["first"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_flipped_bit_anywhere_is_answered_or_named(path: Path, seed: int) -> None:
+    chance, sound = Random(seed), path.read_bytes()
+    written = [place for start in pages(path) for place in range(start, start + PAGE) if sound[place]]
+    for number in range(FLIPS):
+        place, bit = chance.choice(written), 1 << chance.randrange(8)
+        copy = path.with_name(f"{number}.db")
+        copy.write_bytes(sound[:place] + bytes([sound[place] ^ bit]) + sound[place + 1 :])
+        try:
+            with suppress(HoldfastError), holdfast.open(f"sqlite:///{copy}", timeout=1.0) as hf:
+                use(hf)
+        except Exception as cause:
+            raise AssertionError(f"bit {bit:#x} of byte {place} in {copy}") from cause

@@ -120,7 +120,10 @@ class _Export:
         for record in self._cut.records(kind):
             if kind.name in BLOB_FIELDS:
                 digest = record.fields[BLOB_FIELDS[kind.name]]
-                assert isinstance(digest, bytes)
+                if not isinstance(digest, bytes):
+                    raise IntegrityError(
+                        f"{record.kind.name} {record.key} does not say which bytes are its own; run verify"
+                    )
                 self._referred[digest] = record
             yield _line(record)
             done += 1
@@ -172,4 +175,7 @@ class _Export:
 def _line(record: Record) -> bytes:
     if hashlib.sha256(record.body).digest() != record.digest:
         raise IntegrityError(f"{record.kind.name} {record.key} does not match its checksum; run verify")
-    return archive_lines.write(record) + b"\n"
+    try:
+        return archive_lines.write(record) + b"\n"
+    except UnicodeEncodeError as cause:
+        raise IntegrityError(f"{record.kind.name} {record.key} is damaged; run verify: {cause}") from cause

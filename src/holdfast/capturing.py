@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from holdfast import codec, history
 from holdfast.agent_records import Present, must_be_present, present_record
 from holdfast.checkpoint_records import Capture, capture_record, was_captured
-from holdfast.contracts import Delete, Put, Query, Reader, Write
-from holdfast.errors import Busy
+from holdfast.contracts import Delete, Put, Query, Reader, Record, Write
+from holdfast.errors import Busy, IntegrityError
 from holdfast.heads import restore_of
 from holdfast.history import Mark, Pointer, Seen
 from holdfast.kinds import MARKS
@@ -43,7 +43,7 @@ class Instant:
     def marks(self, limit: int) -> list[Mark]:
         """Some of the sessions that have moved since the last checkpoint."""
         rows = self._reader.scan(Query(kind=MARKS, prefix=(self._agent_id,), limit=limit))
-        return [codec.decode(row.body, Mark, f"mark {row.key}") for row in rows]
+        return list(map(_read_mark, rows))
 
     def capture_all(self) -> bool:
         """Capture every session that has moved; False if they are more than one commit takes.
@@ -104,6 +104,14 @@ class Instant:
             yield Put(history.pointer_record(pointer, seen.later), seen.digest)
         yield from self._captures
         yield from self._marks.values()
+
+
+def _read_mark(row: Record) -> Mark:
+    """The mark in its place; another's would be taken away where it is not, time and again."""
+    mark = codec.decode(row.body, Mark, f"mark {row.key}")
+    if row.key != (mark.agent_id, mark.session):
+        raise IntegrityError(f"mark {row.key} is damaged: it says that it is {(mark.agent_id, mark.session)}")
+    return mark
 
 
 def stage(reader: Reader, agent_id: str, leave: int | None = None) -> list[Write]:

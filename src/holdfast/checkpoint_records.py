@@ -211,7 +211,7 @@ def _damaged(record: Record, what: str) -> Checkpoint:
         step=step if isinstance(step, int) else None,
         created_at=moment(max(0, min(at, _LATEST)) if isinstance(at, int) else 0),
         size_bytes=len(record.body),
-        checksum=record.digest.hex(),
+        checksum=record.digest.hex() if isinstance(record.digest, bytes) else "",
         damaged=what,
     )
 

@@ -114,6 +114,14 @@ def decode_envelope(body: bytes, what: str) -> dict[str, Any]:
     return envelope
 
 
+def decode_uid(body: bytes, what: str) -> str:
+    """What tells a session or agent from others that have had its id."""
+    uid = decode_envelope(body, what).get("uid")
+    if not isinstance(uid, str):
+        raise CorruptData(f"{what} does not say its uid")
+    return uid
+
+
 def decode_with_later(body: bytes, kind: type[S], what: str, name: object) -> tuple[S, dict[str, Any]]:
     """The value these bytes say, and beside it the fields that only a later version knows."""
     value = decode(body, kind, f"{what} {name!r}")

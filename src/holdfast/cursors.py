@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import IntegrityError, InvalidInput
 from holdfast.ids import check_count
 from holdfast.model import Json
 
@@ -18,7 +18,10 @@ _CHECK = 8
 
 def make(listing: Json, position: Json) -> str:
     """A cursor for this listing (its name and filters) at this position."""
-    content = msgspec.json.encode(position, order="sorted")
+    try:
+        content = msgspec.json.encode(position, order="sorted")
+    except UnicodeEncodeError as cause:
+        raise IntegrityError(f"the last of the page is damaged, and nothing can be found behind it: {cause}") from cause
     return base64.urlsafe_b64encode(_check(listing, content) + content).decode().rstrip("=")
 
 

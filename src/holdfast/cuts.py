@@ -143,8 +143,7 @@ class Cut:
         if kind in (BRANCHES, MESSAGES, USAGES, PRUNED, PARTS):
             return key[:2] in self._ends and (kind is BRANCHES or int(key[2]) <= self._ends[key[:2]])
         if kind is SESSIONS:
-            stored = codec.decode_envelope(record.body, f"session {key[0]!r}")
-            mine = self._sessions.get(str(stored["uid"]))
+            mine = self._sessions.get(codec.decode_uid(record.body, f"session {key[0]!r}"))
             return mine is not None and mine.id == key[0]
         if kind in (EXECUTIONS, EXTRA_USAGES, ARTIFACTS, PENDING):
             return key[0] in self._sessions or (kind is ARTIFACTS and key[0] == NOBODY)
@@ -308,7 +307,7 @@ def take(reader: Reader) -> Cut:
 
 
 def _uid(record: Record) -> Any:
-    return codec.decode_envelope(record.body, record.kind.name)["uid"]
+    return codec.decode_uid(record.body, record.kind.name)
 
 
 def _n(message: Record) -> Any:

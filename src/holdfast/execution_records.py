@@ -180,7 +180,7 @@ def redact(reader: Reader, place: Record, said: Message, redaction: Redaction) -
     asker = said.id if said.tool_call_id is None else _asker(reader, place, said.tool_call_id)
     echo = Echo(said)
     for session in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
-        uid = str(codec.decode_envelope(session.body, "session")["uid"])
+        uid = codec.decode_uid(session.body, "session")
         for record in list(reader.scan(Query(kind=EXECUTIONS, prefix=(uid,)))):
             stored = read(record)
             mine = stored.message_id == said.id or (stored.call_id in calls and stored.message_id in (None, asker))

@@ -97,7 +97,7 @@ class Segment(Value, frozen=True, kw_only=True):
 
 def first_link(history: str) -> bytes:
     """What the first message of a history is chained to."""
-    return _sha256(b"holdfast history " + history.encode()).digest()
+    return _sha256(b"holdfast history " + history.encode(errors="surrogateescape")).digest()  # also of a damaged name
 
 
 def next_link(link: bytes, digest: bytes, n: int) -> bytes:
@@ -216,7 +216,8 @@ def reach_from(session: Record, branches: dict[int, Branch]) -> dict[int, int | 
     """How far a stored session reaches into these branches of its history."""
     envelope = codec.decode_envelope(session.body, f"session {session.key[0]!r}")
     branch, seq = envelope.get("origin") or (ROOT_BRANCH, 0)
-    return reach(str(envelope["uid"]), (int(branch), int(seq)), branches)
+    uid = codec.decode_uid(session.body, f"session {session.key[0]!r}")
+    return reach(uid, (int(branch), int(seq)), branches)
 
 
 def reach_of(reader: Reader, session: Record, history: str) -> dict[int, int | None]:

@@ -16,7 +16,8 @@ from holdfast.capturing import Instant, stage
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import commit
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Write
-from holdfast.errors import AlreadyExists, Conflict, InvalidInput
+from holdfast.deadlines import remaining
+from holdfast.errors import AlreadyExists, Busy, Conflict, InvalidInput
 from holdfast.filters import Filter
 from holdfast.finding import Finding
 from holdfast.history import Pointer, Seen
@@ -206,6 +207,8 @@ class Keeping(Finding):
 
         commit(self._store, some)
         while staged:
+            if remaining() == 0:
+                raise Busy(f"too many sessions of agent {agent_id!r} have moved to be captured in time; raise timeout=")
             commit(self._store, some)
 
     def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:

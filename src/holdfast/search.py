@@ -61,7 +61,8 @@ class _Match(Struct, frozen=True, gc=False):
 
     def order(self) -> tuple[float, datetime, int]:
         """Best first, then newest first, when sorted downwards."""
-        return self.score, self.message.created_at, int(self.record.fields[1] or 0)
+        number = self.record.fields[1]
+        return self.score, self.message.created_at, number if isinstance(number, int) else 0
 
 
 class Searching(Noun):

@@ -38,7 +38,10 @@ class Spool:
         """Keep a record as it is now; IntegrityError if it is damaged."""
         if codec.digest(record.body) != record.digest:
             raise IntegrityError(f"{record.kind.name} {record.key} does not match its checksum; run verify")
-        packed = msgspec.msgpack.encode((record.key, record.body, record.digest, record.fields))
+        try:
+            packed = msgspec.msgpack.encode((record.key, record.body, record.digest, record.fields))
+        except UnicodeEncodeError as cause:
+            raise IntegrityError(f"{record.kind.name} {record.key} is damaged; run verify: {cause}") from cause
         self._lengths.append(len(packed))
         self._file.write(packed)
 

@@ -297,7 +297,7 @@ def _farewell(reader: Reader, pointer: Pointer) -> list[Write]:
 
 def uid_of(record: Record) -> str:
     """What tells this session or agent from others that have had its id."""
-    return str(codec.decode_envelope(record.body, record.kind.name)["uid"])
+    return codec.decode_uid(record.body, record.kind.name)
 
 
 def _users_of(session: Record) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import apsw
 
 from holdfast.backends._chunks import chunks_of, in_chunks
+from holdfast.backends._sqlite_rows import bytes_of, whole
 from holdfast.contracts import Blob, Reader, Write
 from holdfast.errors import HoldfastError, NotFound
 
@@ -25,6 +26,9 @@ TABLES = (
     " size INTEGER NOT NULL, put_at INTEGER NOT NULL, UNIQUE (space, digest))",
     "CREATE TABLE chunks (blob INTEGER NOT NULL, n INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (blob, n))",
 )
+
+
+_CHUNK = f"SELECT {bytes_of('bytes')} FROM chunks WHERE blob = ? AND n = ?"
 
 
 class SqliteBlobs:
@@ -75,13 +79,13 @@ class SqliteBlobs:
             ).fetchone()
         if row is None:
             raise NotFound(f"no blob {digest.hex()}")
-        blob, size = (int(value) for value in row)
+        blob, size = map(whole, row)
         return self._read(blob, start, size if stop is None else min(stop, size))
 
     def _read(self, blob: int, start: int, stop: int) -> Iterator[bytes]:
         for n, wanted in chunks_of(start, stop):
             with self._store.reading() as reader:
-                row = reader.con.execute("SELECT bytes FROM chunks WHERE blob = ? AND n = ?", (blob, n)).fetchone()
+                row = reader.con.execute(_CHUNK, (blob, n)).fetchone()
             if row is None:
                 raise NotFound("the blob was deleted while it was read")
             yield bytes(row[0])[wanted]
@@ -128,7 +132,7 @@ class SqliteBlobs:
             ).fetchall()
         for row in rows:
             digest, size, put_at = row
-            yield Blob(digest=digest, size=size, put_at=put_at)  # type: ignore[arg-type]
+            yield Blob(digest=digest, size=whole(size), put_at=whole(put_at))  # type: ignore[arg-type]
 
     def _write(self, work: Work) -> None:
         """Do something on the writing connection, inside a commit."""

@@ -12,14 +12,14 @@ import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_rows import Careful, Row, Runs
+from holdfast.backends._sqlite_rows import Careful, Row, Runs, whole
 from holdfast.contracts import Key, Moved, Query, Record, Taken
-from holdfast.errors import IntegrityError
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Field, Kind
 
 POSITIONS = 32
 LAST = (1 << POSITIONS) - 1
+LOGS = 1 << 63 - POSITIONS
 REMEMBERED = 4096
 
 Note = Callable[[apsw.Connection, int, int, bool], None]
@@ -82,7 +82,7 @@ class LogTable:
             "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
             (self._space, self.kind.name, owner, branch),
         ).fetchall()
-        return self._remember(owner, branch, _whole(rows[0][0])) if rows else None
+        return self._remember(owner, branch, whole(rows[0][0], LOGS)) if rows else None
 
     def _remember(self, owner: Scalar, branch: Scalar, log: int) -> int:
         if len(self._known) >= REMEMBERED:
@@ -95,7 +95,7 @@ class LogTable:
         first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchall()
         con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
         log = con.connection.last_insert_rowid()
-        family = log if first[0][0] is None else _whole(first[0][0])
+        family = log if first[0][0] is None else whole(first[0][0])
         con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
         self._made.add((owner, branch))
         return self._remember(owner, branch, log)
@@ -214,7 +214,7 @@ class LogTable:
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
         rows = self._careful.fetch(con, f"{self._select} WHERE {clause}", (family, *values))
-        found = [self._record(row, owner, logs[_whole(row[0]) >> POSITIONS][1]) for row in rows]
+        found = [self._record(row, owner, logs[whole(row[0]) >> POSITIONS][1]) for row in rows]
         found = [record for record in found if _chosen(record.key, query)]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
         return iter(found[: query.limit])
@@ -224,21 +224,17 @@ class LogTable:
             "SELECT log, family, branch FROM logs WHERE space = ? AND kind = ? AND owner = ? ORDER BY branch",
             (self._space, self.kind.name, owner),
         )
-        return [(_whole(log), _whole(family), _whole(branch)) for log, family, branch in found]
+        return [(whole(log), whole(family), whole(branch)) for log, family, branch in found]
 
     def _select_logs(self, con: Runs, query: Query) -> Iterator[Record]:
         """Rows of several logs, one log after another."""
         owner = query.prefix[0] if query.prefix else None
         direction = "DESC" if query.reverse else "ASC"
-        bounds = query.low or 0, LAST if query.high is None else query.high
-        try:
-            logs = con.execute(
-                "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
-                f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
-                (self._space, self.kind.name, owner, owner, *bounds),
-            ).fetchall()
-        except UnicodeDecodeError as cause:
-            raise IntegrityError(f"an owner in table logs is damaged, restore a backup: {cause}") from cause
+        logs = con.execute(
+            "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
+            f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
+            (self._space, self.kind.name, owner, owner, query.low or 0, LAST if query.high is None else query.high),
+        ).fetchall()
         left = query.limit
         for name, branch in logs:
             after = query.after
@@ -268,7 +264,7 @@ class LogTable:
         clause = " AND ".join(["space = ?", "kind = ?", *(f"{name} = ?" for name in names)])
         chosen = (self._space, self.kind.name, *query.prefix)
         for (log,) in con.execute(f"SELECT log FROM logs WHERE {clause}", chosen).fetchall():
-            start = _whole(log) << POSITIONS
+            start = whole(log) << POSITIONS
             if self.note is not None:
                 self.note(con.connection, start, start | LAST, False)
             con.execute(f"DELETE FROM {self.kind.name} WHERE place BETWEEN ? AND ?", (start, start | LAST))
@@ -291,17 +287,12 @@ class LogTable:
             f" (log << {POSITIONS} | {LAST}) WHERE logs.space = ? AND logs.kind = ?",
             (self._space, self.kind.name),
         ).fetchall()
-        return _whole(found[0][0])
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+        return whole(found[0][0])
 
 
 def _chosen(key: Key, query: Query) -> bool:
     """Whether a key is within a query's bounds on the branch, and behind where it continues."""
-    branch = _whole(key[1])
+    branch = whole(key[1])
     if (query.low is not None and branch < query.low) or (query.high is not None and branch > query.high):
         return False
     return query.after is None or (key < query.after if query.reverse else key > query.after)

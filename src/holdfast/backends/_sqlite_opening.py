@@ -14,6 +14,7 @@ from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, N
 
 _MAGIC = b"SQLite format 3\0"
 READER_KB = 8 * 1024  # of pages that a reader keeps
+FAILURES = (apsw.Error, UnicodeError)  # what SQLite says, and what comes of a text in it that is no Unicode
 
 
 def check_is_database(path: str) -> None:
@@ -74,16 +75,16 @@ def sync_folder(path: str) -> None:
 def translated() -> Iterator[None]:
     try:
         yield
-    except apsw.Error as cause:
+    except FAILURES as cause:
         raise translate(cause) from cause
 
 
-def translate(cause: apsw.Error) -> HoldfastError:
+def translate(cause: apsw.Error | UnicodeError) -> HoldfastError:
     if isinstance(cause, apsw.BusyError | apsw.LockedError):
         return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
     if isinstance(cause, apsw.CantOpenError):
         return BackendError(f"the database cannot be opened: {cause}")
-    if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
+    if isinstance(cause, apsw.NotADBError | apsw.CorruptError | UnicodeError):
         return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
     if isinstance(cause, apsw.FullError):
         return BackendError(f"the disk is full; nothing was written: {cause}")

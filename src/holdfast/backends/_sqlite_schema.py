@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import apsw
 
 from holdfast.backends._sqlite_blobs import TABLES as BLOB_TABLES
+from holdfast.backends._sqlite_rows import whole
 from holdfast.backends._sqlite_tables import tables
 from holdfast.errors import MigrationError, NotFound
 from holdfast.kinds import Kind
@@ -72,7 +73,7 @@ def look(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
     if not known.issuperset(kind.name for kind in kinds):
         raise MigrationError("the store lacks kinds of records that are new; open it once without read_only")
     row = con.execute("SELECT space FROM spaces WHERE name = ?", (namespace,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return 0 if row is None else whole(row[0])
 
 
 def _version(con: apsw.Connection) -> int:

@@ -19,6 +19,7 @@ import apsw
 
 from holdfast.backends import _sqlite_words as tables
 from holdfast.backends._sqlite_logs import LAST
+from holdfast.backends._sqlite_rows import whole
 from holdfast.backends._sqlite_words import Log
 from holdfast.contracts import Hit, Ranked, Reader, Record, Write
 from holdfast.deadlines import deadline, remaining, within
@@ -84,7 +85,7 @@ class SqliteSearch:
         try:
             for row in con.execute(tables.ranked(self._space, clause), (expression, *values)):
                 owner, branch, rank, place, *fields, digest, body = row
-                yield Hit(Record(MESSAGES, (owner, branch, place & LAST), body, digest, tuple(fields)), -rank)
+                yield Hit(Record(MESSAGES, (owner, whole(branch), place & LAST), body, digest, tuple(fields)), -rank)
         except apsw.SQLError as cause:
             raise InvalidInput(f"{expression!r} is no FTS5 query: {cause}") from cause
         except apsw.CorruptError as cause:

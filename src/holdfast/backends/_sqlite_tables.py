@@ -13,7 +13,9 @@ from holdfast.backends._sqlite_logs import LogTable
 from holdfast.backends._sqlite_rows import Careful, Row, Runs
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.filters import Filter, Scalar
-from holdfast.kinds import Kind
+from holdfast.kinds import Kind, Type
+
+_TYPES: Mapping[Type, type] = {"text": str, "int": int, "bytes": bytes}
 
 
 class PlainTable:
@@ -39,6 +41,7 @@ class PlainTable:
         self._still = _pick([place for place, indexed in places if indexed])
         self._quiet = self.updating(_bound)
         self._ranges: dict[tuple[object, ...], str] = {}
+        self._sound: set[tuple[type, ...]] = set()  # the types of rows that were found to be right
 
     def inserting(self, value: Callable[[str], str]) -> str:
         """The statement that inserts a row; `value` says where that of a column comes from."""
@@ -82,7 +85,19 @@ class PlainTable:
         return f"{self.kind.name}_by_{'_'.join(fields)}"
 
     def record(self, row: Row) -> Record:
+        if tuple(map(type, row)) not in self._sound:
+            row = self._checked(row)
         return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
+
+    def _checked(self, row: Row) -> Row:
+        """The row; where damage has made a value another type, one that has the right types and fits no checksum."""
+        nulls = [*[False] * self._depth, *[True] * len(self.kind.fields)]  # where None may be
+        typed = zip(row[:-2], self.kind.columns(), nulls, strict=True)
+        values = tuple(_as_typed(value, column.type, may_be_none) for value, column, may_be_none in typed)
+        if values != row[:-2] or type(row[-2]) is not bytes:
+            return (*values, b"", row[-1])
+        self._sound.add(tuple(map(type, row)))
+        return row
 
     def get(self, con: Runs, key: Key) -> Record | None:
         rows = self._careful.fetch(con, self._get, (self._space, *key))
@@ -168,6 +183,13 @@ class PlainTable:
         clause = " AND ".join(["space = ?", *parts])
         found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
         return int(found.fetchone()[0])  # type: ignore[index]
+
+
+def _as_typed(value: object, type: Type, may_be_none: bool) -> Scalar:
+    """A value as its column should have it; what it is instead is told where that can be."""
+    if isinstance(value, _TYPES[type]) or (value is None and may_be_none):
+        return value  # type: ignore[return-value]
+    return ascii(value) if type == "text" else -1 if type == "int" else b""
 
 
 def _bound(_column: str) -> str:

@@ -15,6 +15,7 @@ import apsw
 from msgspec import Struct
 
 from holdfast.backends._sqlite_logs import LAST, POSITIONS
+from holdfast.backends._sqlite_rows import bytes_of, whole
 from holdfast.contracts import Query
 from holdfast.kinds import MESSAGES
 from holdfast.matching import VERSION, indexed, plain
@@ -115,14 +116,14 @@ def behind(con: apsw.Connection, space: int, owners: Sequence[str] | None) -> li
 def upto(con: apsw.Connection, log: int) -> int:
     """The position up to which a log is indexed."""
     row = con.execute("SELECT upto FROM searched WHERE log = ?", (log,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return 0 if row is None else whole(row[0])
 
 
 def unindexed(con: apsw.Connection, log: Log, limit: int) -> list[tuple[int, bytes]]:
     """The places and bodies of a log's next messages, however far somebody else has come with it."""
     start = log.log << POSITIONS
     found = con.execute(
-        "SELECT place, body FROM messages WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
+        f"SELECT place, {bytes_of('body')} FROM messages WHERE place > ? AND place <= ? ORDER BY place LIMIT ?",
         (start | upto(con, log.log), start | log.last, limit),
     )
     return [(int(place), bytes(body)) for place, body in found]
@@ -160,8 +161,9 @@ def scope(con: apsw.Connection, space: int, owners: Sequence[str] | None) -> tup
 def ranked(space: int, condition: str) -> str:
     """The query for what matches, best first: owner, branch, rank, place, fields, digest, body."""
     index = name(space)
+    columns = f"logs.owner, logs.branch, {index}.rank, place, {_FIELDS}, messages.digest, {bytes_of('body')}"
     return (
-        f"SELECT logs.owner, logs.branch, {index}.rank, place, {_FIELDS}, messages.digest, messages.body FROM {index}"
+        f"SELECT {columns} FROM {index}"
         f" CROSS JOIN messages ON place = {index}.rowid CROSS JOIN logs ON logs.log = {index}.rowid >> {POSITIONS}"
         f" WHERE {index} MATCH ?{condition} ORDER BY {index}.rank"
     )
@@ -191,7 +193,8 @@ class Leaving:
             return
         log = low >> POSITIONS
         high = min(high, log << POSITIONS | upto(con, log))
-        found = con.execute("SELECT place, digest, body FROM messages WHERE place BETWEEN ? AND ?", (low, high))
+        columns = f"place, {bytes_of('digest')}, {bytes_of('body')}"
+        found = con.execute(f"SELECT {columns} FROM messages WHERE place BETWEEN ? AND ?", (low, high))
         self._noted += [(int(place), bytes(digest), bytes(body)) for place, digest, body in found]
         self.some = True
         if changes:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Literal
 
 import apsw
@@ -24,6 +24,7 @@ from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_opening import (
+    FAILURES,
     check_is_database,
     connect,
     connect_read_only,
@@ -75,13 +76,14 @@ class SqliteStore:
         self._log = Log(vfs)
         check_is_database(path)
         self._lock = None if read_only else lock_of(path)
-        try:
-            with translated():
-                self._open(namespace)
-        except BaseException:
+        with ExitStack() as undoing, translated():
+            undoing.callback(self._log.close)
             if self._lock is not None:
-                self._lock.close()
-            raise
+                undoing.callback(self._lock.close)
+            self._con = self._connect()
+            undoing.callback(self._con.close)
+            self._open(namespace)
+            undoing.pop_all()
         self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
 
     def _open(self, namespace: str) -> None:
@@ -89,14 +91,13 @@ class SqliteStore:
             # The first open of a fresh file is a race between processes, so it queues like any commit.
             self._take(self._lock)
             try:
-                self._con = self._connect()
+                self._set_up()
                 self.space = schema.prepare(self._con, namespace, KINDS)
             finally:
                 self._lock.release()
             self._sync()
             sync_folder(self._path)
         else:
-            self._con = self._connect()
             self.space = schema.look(self._con, namespace, KINDS)
         self._layout = tables(KINDS, self.space)
         self._writing = None if self._opened.read_only else Writing(self._con, self.space, self._layout)
@@ -106,14 +107,16 @@ class SqliteStore:
         if self._opened.read_only:
             return connect_read_only(self._path, self._vfs, self._timeout)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        con = connect(self._path, flags, self._vfs)
+        return connect(self._path, flags, self._vfs)
+
+    def _set_up(self) -> None:
+        con = self._con
         con.set_busy_handler(self._wait)
         con.execute("PRAGMA journal_mode = WAL")
         con.execute("PRAGMA synchronous = NORMAL")  # the rest is done by `_sync`
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
         # From the first write on: a page that is split keeps a copy of what later is to be gone.
         con.execute("PRAGMA secure_delete = ON")
-        return con
 
     def _wait(self, tries: int) -> bool:
         """What SQLite asks about a lock of another program, which does not queue as our writers do."""
@@ -181,7 +184,7 @@ class SqliteStore:
         except apsw.BusyError:
             return None
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
-            said = translate(cause) if isinstance(cause, apsw.Error) else cause
+            said = translate(cause) if isinstance(cause, FAILURES) else cause
             return [said] * len(plans)
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
@@ -195,7 +198,7 @@ class SqliteStore:
             if not lock.take_free():
                 self._take(lock)
             applied = writing.alone(writes, rebase)
-        except apsw.Error as cause:
+        except FAILURES as cause:
             raise translate(cause) from cause
         finally:
             lock.release()
@@ -228,7 +231,7 @@ class SqliteStore:
         try:
             batch = self._take_lock(batch)
             outcomes = self._carry_out(batch, max(request.deadline for request in batch)) if batch else ()
-        except apsw.Error as cause:
+        except FAILURES as cause:
             raise translate(cause) from cause
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
