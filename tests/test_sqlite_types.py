@@ -11,26 +11,30 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import Holdfast, Message
+from holdfast import Agent, Holdfast, InvalidInput, Message
 from holdfast.errors import HoldfastError, IntegrityError
 from holdfast.finding import DamagedCheckpoint
 
 BYTES = [("messages", "digest"), ("messages", "link"), ("checkpoints", "digest"), ("heads", "digest")]
 OTHERS = [("messages", "id"), ("messages", "n"), ("checkpoints", "id"), ("checkpoints", "step"), ("checkpoints", "at")]
 
-FLIPS = 40
+FLIPS = 150
 PAGE = 4096
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store with a session, its checkpoint, and a message behind that."""
+    """A store with an agent, its session, checkpoints of both, a message behind them, and an index of words."""
     made = tmp_path / "agents.db"
     with holdfast.open(f"sqlite:///{made}") as hf:
-        hf.sessions.create(id="s")
+        hf.agents.save(Agent(id="a", name="A"))
+        hf.sessions.create(id="s", agent_id="a")
         hf.sessions.append("s", Message.user("first"))
         hf.checkpoints.create(session_id="s", id="c", step=1)
+        hf.checkpoints.create("a", id="ca")
         hf.sessions.append("s", Message.user("second"))
+        hf.artifacts.put(b"some bytes", name="n")
+        assert hf.search("first")
     return made
 
 
@@ -60,6 +64,9 @@ def use(hf: Holdfast) -> None:
         lambda: hf.checkpoints.restore("c"),
         lambda: hf.sessions.list(),
         lambda: hf.search("first"),
+        lambda: hf.artifacts.read("n"),
+        lambda: hf.checkpoints.restore("ca", timeout=0.5),
+        lambda: hf.checkpoints.create("a", timeout=0.5),
         lambda: hf.verify(),
     )
     for call in calls:
@@ -104,9 +111,37 @@ def test_a_body_that_has_become_a_text_reads_as_before(path: Path, table: str) -
         assert [message.text for message in hf.sessions.messages("s")] == ["first"]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_flipped_bit_anywhere_is_answered_or_named(path: Path, seed: int) -> None:
-    chance, sound = Random(seed), path.read_bytes()
+def test_a_damaged_mark_does_not_keep_a_restore_for_ever(path: Path) -> None:
+    change(path, "marks", "session", "'another'")
+    with holdfast.open(f"sqlite:///{path}") as hf, pytest.raises(IntegrityError, match="says that it is"):
+        hf.checkpoints.restore("ca")
+
+
+def test_what_stands_over_a_damaged_checksum_is_not_written(path: Path) -> None:
+    change(path, "agents", "digest", "CAST(digest AS TEXT)")
+    with holdfast.open(f"sqlite:///{path}") as hf, pytest.raises(IntegrityError, match="is damaged"):
+        hf.agents.save(Agent(id="a", name="B"))
+
+
+def test_a_path_that_is_no_unicode_is_named(path: Path) -> None:
+    with pytest.raises(InvalidInput, match="is no Unicode"):
+        holdfast.open(f"sqlite:///{path}\udcff")
+    with holdfast.open(f"sqlite:///{path}") as hf, pytest.raises(InvalidInput, match="is no Unicode"):
+        hf.backup(f"{path}\udcff")
+
+
+def test_an_error_of_the_callers_own_stays_what_it_is(path: Path) -> None:
+    def tells(_done: int, _total: int) -> None:
+        "é".encode("ascii")
+
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        hf.sessions.append("s", Message.user("third"))
+        with pytest.raises(UnicodeEncodeError):
+            hf.search("third", progress=tells)
+
+
+def test_flipped_bits_are_answered_or_named(path: Path) -> None:
+    chance, sound = Random(), path.read_bytes()
     written = [place for start in pages(path) for place in range(start, start + PAGE) if sound[place]]
     for number in range(FLIPS):
         place, bit = chance.choice(written), 1 << chance.randrange(8)

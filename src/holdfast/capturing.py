@@ -110,7 +110,7 @@ def _read_mark(row: Record) -> Mark:
     """The mark in its place; another's would be taken away where it is not, time and again."""
     mark = codec.decode(row.body, Mark, f"mark {row.key}")
     if row.key != (mark.agent_id, mark.session):
-        raise IntegrityError(f"mark {row.key} is damaged: it says that it is {(mark.agent_id, mark.session)}")
+        raise IntegrityError(f"mark {row.key} says that it is {(mark.agent_id, mark.session)}; run verify")
     return mark
 
 

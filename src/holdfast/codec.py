@@ -116,7 +116,12 @@ def decode_envelope(body: bytes, what: str) -> dict[str, Any]:
 
 def decode_uid(body: bytes, what: str) -> str:
     """What tells a session or agent from others that have had its id."""
-    uid = decode_envelope(body, what).get("uid")
+    return uid_in(decode_envelope(body, what), what)
+
+
+def uid_in(envelope: dict[str, Any], what: str) -> str:
+    """The same of one that is read already."""
+    uid = envelope.get("uid")
     if not isinstance(uid, str):
         raise CorruptData(f"{what} does not say its uid")
     return uid

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast import codec
 from holdfast.commits import get
 from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
-from holdfast.errors import IntegrityError, NotFound
+from holdfast.errors import NotFound
 from holdfast.filters import Filter, matches
 from holdfast.kinds import HEADS, MARKS, RESTORES
 from holdfast.model import Moment, SessionStatus, Value
@@ -176,8 +176,6 @@ def move(seen: Seen, pointer: Pointer) -> tuple[Seen, list[Write]]:
 
 def see(reader: Reader | None, record: Record) -> Seen:
     """What a stored head says, as it counts; without a reader, as it is stored."""
-    if not record.digest:
-        raise IntegrityError(f"the head of session {record.key[0]!r} is damaged, restore a backup")
     pointer, later = codec.decode_with_later(record.body, Pointer, "head of session", record.key[0])
     if pointer.pending is not None and reader is not None:
         pointer = resolved(pointer, restore_of(reader, pointer.agent_id))

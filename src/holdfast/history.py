@@ -216,7 +216,7 @@ def reach_from(session: Record, branches: dict[int, Branch]) -> dict[int, int | 
     """How far a stored session reaches into these branches of its history."""
     envelope = codec.decode_envelope(session.body, f"session {session.key[0]!r}")
     branch, seq = envelope.get("origin") or (ROOT_BRANCH, 0)
-    uid = codec.decode_uid(session.body, f"session {session.key[0]!r}")
+    uid = codec.uid_in(envelope, f"session {session.key[0]!r}")
     return reach(uid, (int(branch), int(seq)), branches)
 
 

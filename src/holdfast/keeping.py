@@ -208,7 +208,7 @@ class Keeping(Finding):
         commit(self._store, some)
         while staged:
             if remaining() == 0:
-                raise Busy(f"too many sessions of agent {agent_id!r} have moved to be captured in time; raise timeout=")
+                raise Busy(f"agent {agent_id!r} has many sessions that moved; repeat to go on, or raise timeout=")
             commit(self._store, some)
 
     def _capture(self, instant: Instant, draft: StoredCheckpoint) -> Record:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import apsw
 
 from holdfast.backends._chunks import chunks_of, in_chunks
-from holdfast.backends._sqlite_rows import bytes_of, whole
+from holdfast.backends._sqlite_rows import bytes_of, checked, whole
 from holdfast.contracts import Blob, Reader, Write
 from holdfast.errors import HoldfastError, NotFound
 
@@ -73,7 +73,7 @@ class SqliteBlobs:
         return done[0]
 
     def get(self, digest: bytes, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        with self._store.reading() as reader:
+        with self._store.reading() as reader, checked():
             row = reader.con.execute(
                 "SELECT blob, size FROM blobs WHERE space = ? AND digest = ?", (self._space, digest)
             ).fetchone()
@@ -125,7 +125,7 @@ class SqliteBlobs:
         return gone[0]
 
     def list(self) -> Iterator[Blob]:
-        with self._store.reading() as reader:
+        with self._store.reading() as reader, checked():
             rows = reader.con.execute(
                 "SELECT digest, size, put_at FROM blobs WHERE space = ? AND digest IS NOT NULL ORDER BY digest",
                 (self._space,),

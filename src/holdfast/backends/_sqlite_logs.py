@@ -12,7 +12,7 @@ import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_rows import Careful, Row, Runs, whole
+from holdfast.backends._sqlite_rows import Careful, Row, Runs, checked, whole
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Field, Kind
@@ -230,11 +230,13 @@ class LogTable:
         """Rows of several logs, one log after another."""
         owner = query.prefix[0] if query.prefix else None
         direction = "DESC" if query.reverse else "ASC"
-        logs = con.execute(
-            "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
-            f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
-            (self._space, self.kind.name, owner, owner, query.low or 0, LAST if query.high is None else query.high),
-        ).fetchall()
+        bounds = query.low or 0, LAST if query.high is None else query.high
+        with checked():
+            logs = con.execute(
+                "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
+                f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
+                (self._space, self.kind.name, owner, owner, *bounds),
+            ).fetchall()
         left = query.limit
         for name, branch in logs:
             after = query.after

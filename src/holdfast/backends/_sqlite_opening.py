@@ -10,15 +10,23 @@ import apsw
 
 from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import no_folder
-from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, NotFound
+from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, InvalidInput, NotFound
 
 _MAGIC = b"SQLite format 3\0"
 READER_KB = 8 * 1024  # of pages that a reader keeps
-FAILURES = (apsw.Error, UnicodeError)  # what SQLite says, and what comes of a text in it that is no Unicode
+
+
+def check_path(path: str) -> None:
+    """InvalidInput for a name that SQLite cannot be told."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as cause:
+        raise InvalidInput(f"the path {path!r} is no Unicode, which SQLite needs; rename it") from cause
 
 
 def check_is_database(path: str) -> None:
     """BackendError for a file that something else has written, before anything is made beside it."""
+    check_path(path)
     try:
         with open(path, "rb") as file:
             beginning = file.read(len(_MAGIC))
@@ -50,8 +58,12 @@ def connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connec
     if not os.path.exists(path):
         raise NotFound(f"there is no store at {path}")
     con = connect(path, apsw.SQLITE_OPEN_READONLY, vfs)
-    con.set_busy_timeout(int(timeout * 1000))
-    con.execute(f"PRAGMA cache_size = {-READER_KB}")
+    try:
+        con.set_busy_timeout(int(timeout * 1000))
+        con.execute(f"PRAGMA cache_size = {-READER_KB}")
+    except BaseException:
+        con.close()
+        raise
     return con
 
 
@@ -75,16 +87,16 @@ def sync_folder(path: str) -> None:
 def translated() -> Iterator[None]:
     try:
         yield
-    except FAILURES as cause:
+    except apsw.Error as cause:
         raise translate(cause) from cause
 
 
-def translate(cause: apsw.Error | UnicodeError) -> HoldfastError:
+def translate(cause: apsw.Error) -> HoldfastError:
     if isinstance(cause, apsw.BusyError | apsw.LockedError):
         return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
     if isinstance(cause, apsw.CantOpenError):
         return BackendError(f"the database cannot be opened: {cause}")
-    if isinstance(cause, apsw.NotADBError | apsw.CorruptError | UnicodeError):
+    if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
         return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
     if isinstance(cause, apsw.FullError):
         return BackendError(f"the disk is full; nothing was written: {cause}")

@@ -8,7 +8,7 @@ from types import TracebackType
 
 import apsw
 
-from holdfast.backends._sqlite_opening import FAILURES, translate
+from holdfast.backends._sqlite_opening import translate
 from holdfast.backends._sqlite_tables import Table
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import Kind
@@ -58,5 +58,5 @@ class Reading:
             self._idle.append(self._reader)
         else:  # what an interrupt has left open would show this moment for ever
             self._reader.con.close()
-        if isinstance(error, FAILURES):
+        if isinstance(error, apsw.Error):
             raise translate(error) from error

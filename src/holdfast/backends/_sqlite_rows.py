@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -18,10 +19,10 @@ _NOTHING = "x''"
 
 
 class Careful:
-    """Reads rows, and where damage has turned one type into another, what has become of them.
+    """Reads rows, also those in which damage has turned a value into another type.
 
-    A body is read as bytes whatever it is, and as none where it is gone. Any other value that has become a text which
-    is no Unicode cannot be read as it is: then none is read for bytes, and for others what has become of them.
+    A body comes as bytes whatever it is, and as no bytes where it is gone. A text that is no Unicode cannot be read as
+    one: what should be bytes then comes as no bytes, and anything else as a text that tells what is there.
     """
 
     def __init__(self, columns: Sequence[Field], table: str) -> None:
@@ -39,6 +40,8 @@ class Careful:
             return con.execute(statement, values).fetchall()
         except UnicodeDecodeError:
             rows = con.execute(statement.replace(self.select, self._careful, 1), values).fetchall()
+        except UnicodeEncodeError as cause:  # a damaged name that was read before
+            raise _damaged(cause) from cause
         return [self._decoded(row) for row in rows]
 
     def _decoded(self, row: Row) -> Row:
@@ -52,11 +55,24 @@ def bytes_of(name: str) -> str:
     return f"coalesce({_bytes(name)}, {_NOTHING})"
 
 
+@contextmanager
+def checked() -> Iterator[None]:
+    """IntegrityError where texts that are read inside are no Unicode."""
+    try:
+        yield
+    except UnicodeError as cause:
+        raise _damaged(cause) from cause
+
+
 def whole(value: object, below: int = 1 << 63) -> int:
     """The number itself; IntegrityError if damage has made it something else."""
     if not isinstance(value, int) or not 0 <= value < below:
-        raise IntegrityError(f"the database file is damaged, restore a backup: {value!r} should be a number")
+        raise _damaged(f"{value!r} should be a number")
     return value
+
+
+def _damaged(what: object) -> IntegrityError:
+    return IntegrityError(f"the database file is damaged, restore a backup: {what}")
 
 
 def _bytes(name: str) -> str:

@@ -19,7 +19,7 @@ import apsw
 
 from holdfast.backends import _sqlite_words as tables
 from holdfast.backends._sqlite_logs import LAST
-from holdfast.backends._sqlite_rows import whole
+from holdfast.backends._sqlite_rows import checked, whole
 from holdfast.backends._sqlite_words import Log
 from holdfast.contracts import Hit, Ranked, Reader, Record, Write
 from holdfast.deadlines import deadline, remaining, within
@@ -83,9 +83,11 @@ class SqliteSearch:
             return
         clause, values = tables.scope(con, self._space, owners)
         try:
-            for row in con.execute(tables.ranked(self._space, clause), (expression, *values)):
-                owner, branch, rank, place, *fields, digest, body = row
-                yield Hit(Record(MESSAGES, (owner, whole(branch), place & LAST), body, digest, tuple(fields)), -rank)
+            with checked():
+                for row in con.execute(tables.ranked(self._space, clause), (expression, *values)):
+                    owner, branch, rank, place, *fields, digest, body = row
+                    key = (owner, whole(branch), place & LAST)
+                    yield Hit(Record(MESSAGES, key, body, digest, tuple(fields)), -rank)
         except apsw.SQLError as cause:
             raise InvalidInput(f"{expression!r} is no FTS5 query: {cause}") from cause
         except apsw.CorruptError as cause:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from operator import is_not, itemgetter
 
 import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LogTable
-from holdfast.backends._sqlite_rows import Careful, Row, Runs
+from holdfast.backends._sqlite_rows import Careful, Row, Runs, checked
 from holdfast.contracts import Key, Moved, Query, Record, Taken
+from holdfast.errors import IntegrityError
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Kind, Type
 
@@ -94,7 +95,7 @@ class PlainTable:
         nulls = [*[False] * self._depth, *[True] * len(self.kind.fields)]  # where None may be
         typed = zip(row[:-2], self.kind.columns(), nulls, strict=True)
         values = tuple(_as_typed(value, column.type, may_be_none) for value, column, may_be_none in typed)
-        if values != row[:-2] or type(row[-2]) is not bytes:
+        if any(map(is_not, values, row)) or type(row[-2]) is not bytes:
             return (*values, b"", row[-1])
         self._sound.add(tuple(map(type, row)))
         return row
@@ -139,6 +140,8 @@ class PlainTable:
                 raise
             raise Taken(record, rival) from None
         if con.connection.changes() == 0:
+            if over == b"":
+                raise IntegrityError(f"{record.kind.name} {key} is damaged; run verify")  # as `_checked` found it
             if over is not None:
                 raise Moved(record.kind, key, self.get(con, key))
             self.insert(con, record)
@@ -169,7 +172,8 @@ class PlainTable:
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         parts, values = _sql.where(query)
         clause = " AND ".join(["space = ?", *parts])
-        con.execute(f"DELETE FROM {self.kind.name} WHERE {clause}", (self._space, *values))
+        with checked():
+            con.execute(f"DELETE FROM {self.kind.name} WHERE {clause}", (self._space, *values))
 
     def count(self, con: Runs, query: Query) -> int:
         parts, values = _sql.where(query)

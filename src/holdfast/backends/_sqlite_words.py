@@ -15,7 +15,7 @@ import apsw
 from msgspec import Struct
 
 from holdfast.backends._sqlite_logs import LAST, POSITIONS
-from holdfast.backends._sqlite_rows import bytes_of, whole
+from holdfast.backends._sqlite_rows import bytes_of, checked, whole
 from holdfast.contracts import Query
 from holdfast.kinds import MESSAGES
 from holdfast.matching import VERSION, indexed, plain
@@ -68,6 +68,7 @@ def name(space: int) -> str:
     return f"search_{int(space)}"
 
 
+@checked()
 def state(con: apsw.Connection, space: int) -> State:
     """Whether a namespace has an index, and whether its words are those that this version makes."""
     if con.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'searches'").fetchone() is None:
@@ -98,6 +99,7 @@ def drop(con: apsw.Connection, space: int) -> None:
 # how far
 
 
+@checked()
 def behind(con: apsw.Connection, space: int, owners: Sequence[str] | None) -> list[Log]:
     """The logs with messages that are not indexed."""
     usable = state(con, space) == "usable"
@@ -113,6 +115,7 @@ def behind(con: apsw.Connection, space: int, owners: Sequence[str] | None) -> li
     return found
 
 
+@checked()
 def upto(con: apsw.Connection, log: int) -> int:
     """The position up to which a log is indexed."""
     row = con.execute("SELECT upto FROM searched WHERE log = ?", (log,)).fetchone()
@@ -236,6 +239,7 @@ class Leaving:
             set_unmerged(con, self._space, True)
 
 
+@checked()
 def unmerged(con: apsw.Connection, space: int) -> bool:
     """Whether words are only struck out of an index."""
     if state(con, space) != "usable":

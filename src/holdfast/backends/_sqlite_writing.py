@@ -11,7 +11,6 @@ import apsw
 
 from holdfast.backends._group import Request
 from holdfast.backends._sqlite_logs import LogTable
-from holdfast.backends._sqlite_opening import translate
 from holdfast.backends._sqlite_reading import SqliteReader
 from holdfast.backends._sqlite_strokes import Strokes
 from holdfast.backends._sqlite_tables import Table, tables
@@ -147,8 +146,6 @@ class Writing:
             return () if request.rebase is None else self._apply_or_undo(request.rebase(self._reader))
         except apsw.Error:
             raise  # the whole transaction may be gone
-        except UnicodeError as cause:
-            return translate(cause)
         except Exception as refusal:  # noqa: BLE001 — whoever waits gets it
             return refusal
 

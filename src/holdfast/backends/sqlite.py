@@ -24,8 +24,8 @@ from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_opening import (
-    FAILURES,
     check_is_database,
+    check_path,
     connect,
     connect_read_only,
     lock_of,
@@ -184,7 +184,7 @@ class SqliteStore:
         except apsw.BusyError:
             return None
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
-            said = translate(cause) if isinstance(cause, FAILURES) else cause
+            said = translate(cause) if isinstance(cause, apsw.Error) else cause
             return [said] * len(plans)
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
@@ -198,7 +198,7 @@ class SqliteStore:
             if not lock.take_free():
                 self._take(lock)
             applied = writing.alone(writes, rebase)
-        except FAILURES as cause:
+        except apsw.Error as cause:
             raise translate(cause) from cause
         finally:
             lock.release()
@@ -231,7 +231,7 @@ class SqliteStore:
         try:
             batch = self._take_lock(batch)
             outcomes = self._carry_out(batch, max(request.deadline for request in batch)) if batch else ()
-        except FAILURES as cause:
+        except apsw.Error as cause:
             raise translate(cause) from cause
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -312,6 +312,7 @@ class SqliteStore:
 
     def backup(self, path: str) -> None:
         """A whole copy of the file as of one moment, while others go on writing."""
+        check_path(path)
         if os.path.exists(path):
             raise AlreadyExists(f"{path} exists; name a file that does not")
         with self.reading() as reader, closing(apsw.Connection(path)) as target:
