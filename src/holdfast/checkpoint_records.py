@@ -142,7 +142,7 @@ def find(reader: Reader, checkpoint_id: str) -> Record | None:
 
 
 def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
-    """Where each session stood at this checkpoint, by session uid; those that were gone are left out."""
+    """Where each session stood at this checkpoint, by uid, in the order of ids; those that were gone are left out."""
     if stored.position is not None and stored.session_id is not None:
         return {stored.owner: Capture(session_id=stored.session_id, position=stored.position)}
     newest: dict[str, Record] = {}
@@ -150,7 +150,8 @@ def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
         if stored.number is not None and int(record.key[2]) <= stored.number:
             newest[str(record.key[1])] = record
     found = {session: read_capture(record) for session, record in newest.items()}
-    return {session: capture for session, capture in found.items() if capture.position is not None}
+    there = [(session, capture) for session, capture in found.items() if capture.position is not None]
+    return dict(sorted(there, key=lambda one: one[1].session_id))  # uids of one millisecond have no order of their own
 
 
 def read_capture(record: Record) -> Capture:

@@ -59,6 +59,11 @@ class RestoreKit(HoldfastKit):
         assert (sorted(result.sessions), result.detached, result.missing) == (["a", "b"], ["c"], [])
         assert result.agent == replace(_get(hf), active_sessions=0)
 
+    def test_a_restore_names_sessions_by_their_ids_order(self, hf: Holdfast) -> None:
+        begin(hf, "c", "a", "b")
+        made = hf.checkpoints.create("scout")
+        assert hf.checkpoints.restore(made.id).sessions == ["a", "b", "c"]
+
     def test_a_restore_writes_a_new_revision_with_the_old_content(self, hf: Holdfast, again: Again) -> None:
         made = move_on(hf)
         hf.checkpoints.restore(made.id)
