@@ -107,7 +107,7 @@ class SqliteBlobs:
         with self._store.reading() as reader:
             rows = reader.con.execute(left, (self._space, before)).fetchall()
         for (blob,) in rows:
-            self._let_go(int(blob))  # type: ignore[arg-type]
+            self._let_go(whole(blob))
 
     def _let_go(self, blob: int) -> None:
         """Remove a blob without a digest, some pieces at a time; what cannot go now goes with `tidy`."""
@@ -167,10 +167,10 @@ def _publish(con: apsw.Connection, space: int, staged: int | None, blob: Blob) -
 def _hide(con: apsw.Connection, space: int, digest: bytes, before: int | None) -> list[int]:
     """Take the digest from a blob, after which it is one whose put never finished."""
     row = con.execute("SELECT blob, put_at FROM blobs WHERE space = ? AND digest = ?", (space, digest)).fetchone()
-    if row is None or (before is not None and int(row[1]) >= before):
+    if row is None or (before is not None and whole(row[1]) >= before):
         return []
     con.execute("UPDATE blobs SET digest = NULL WHERE blob = ?", (row[0],))
-    return [int(row[0])]
+    return [whole(row[0])]
 
 
 def _discard(con: apsw.Connection, blob: int) -> int:

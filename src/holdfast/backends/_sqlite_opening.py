@@ -16,7 +16,7 @@ _MAGIC = b"SQLite format 3\0"
 READER_KB = 8 * 1024  # of pages that a reader keeps
 
 
-def check_path(path: str) -> None:
+def check_is_unicode(path: str) -> None:
     """InvalidInput for a name that SQLite cannot be told."""
     try:
         path.encode()
@@ -26,7 +26,7 @@ def check_path(path: str) -> None:
 
 def check_is_database(path: str) -> None:
     """BackendError for a file that something else has written, before anything is made beside it."""
-    check_path(path)
+    check_is_unicode(path)
     try:
         with open(path, "rb") as file:
             beginning = file.read(len(_MAGIC))

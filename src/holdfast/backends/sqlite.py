@@ -25,7 +25,7 @@ from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_opening import (
     check_is_database,
-    check_path,
+    check_is_unicode,
     connect,
     connect_read_only,
     lock_of,
@@ -312,7 +312,7 @@ class SqliteStore:
 
     def backup(self, path: str) -> None:
         """A whole copy of the file as of one moment, while others go on writing."""
-        check_path(path)
+        check_is_unicode(path)
         if os.path.exists(path):
             raise AlreadyExists(f"{path} exists; name a file that does not")
         with self.reading() as reader, closing(apsw.Connection(path)) as target:
