@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -11,8 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from random import uniform
 
+import pytest
+
+import holdfast
+from holdfast import Busy, Message
+from holdfast.backends import _sqlite_line
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._locks import FileLock
+from holdfast.backends._sqlite_line import A_WHILE_S, Line
 
 LONG_S = 30
 WAITING = """
@@ -72,3 +79,38 @@ def test_who_was_interrupted_as_it_began_to_wait_holds_it_alone_later(tmp_path: 
         for lock in (held, waiter, rival):
             lock.close()
     signal.signal(signal.SIGALRM, before)
+
+
+# the line of SQLite's writers
+
+
+def test_writers_queue_once_one_of_them_has_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sqlite_line, "A_WHILE_S", 3600.0)
+    with holdfast.open(f"sqlite:///{tmp_path}/agents.db") as hf:
+        hf.sessions.create(id="s", title="x")
+        held = FileLock(f"{tmp_path}/agents.db-lock")
+        assert held.take_free()
+        hf.sessions.append("s", Message.user("nobody has asked it to queue"))
+        another = Line(f"{tmp_path}/agents.db-lock")
+        assert not another.acquire(time.monotonic())
+        with pytest.raises(Busy, match="nothing was written"):
+            hf.sessions.append("s", Message.user("now it queues"), timeout=0.01)
+        held.release()
+        hf.sessions.append("s", Message.user("its turn"))
+        assert [one.text for one in hf.sessions.messages("s")] == ["nobody has asked it to queue", "its turn"]
+        for lock in (held, another):
+            lock.close()
+
+
+def test_what_an_earlier_start_of_the_machine_has_left_forms_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    present = time.monotonic()
+    for left in (present - 1, present + A_WHILE_S + 1000, -1.0, float("nan"), float("inf")):
+        path.write_bytes(struct.pack("d", left))
+        line = Line(str(path))
+        assert not line.is_formed()
+        line.form()
+        other = Line(str(path))
+        assert struct.unpack("d", path.read_bytes())[0] > present
+        line.close()
+        other.close()

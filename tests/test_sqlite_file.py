@@ -23,6 +23,7 @@ from holdfast.aio import AsyncHoldfast
 from holdfast.backends import _sqlite_log
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import Reader, Write
 
 OLDER = Path(__file__).parent / "fixtures" / "sqlite-schema-1.db"
 
@@ -208,10 +209,13 @@ def test_normal_durability_is_chosen_by_name(path: Path) -> None:
 def test_a_writer_that_waits_too_long_is_busy_and_writes_nothing(path: Path) -> None:
     with opened(path) as hf, opened(path) as other:
         hf.sessions.create(id="s")
-        assert isinstance(other._store, SqliteStore)
-        with other._store._exclusive():
+
+        def meanwhile(_: Reader) -> list[Write]:
             with pytest.raises(Busy, match="nothing was written"):
                 hf.sessions.append("s", Message.user("x"), timeout=0.05)
+            return []
+
+        other._store.commit(None, meanwhile)
         assert list(hf.sessions.messages("s")) == []
         assert hf.sessions.append("s", Message.user("x"))[0].seq == 1
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import apsw
 
-from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import no_folder
+from holdfast.backends._sqlite_line import Line
 from holdfast.errors import BackendError, Busy, HoldfastError, IntegrityError, InvalidInput, NotFound
 
 _MAGIC = b"SQLite format 3\0"
@@ -40,10 +40,10 @@ def check_is_database(path: str) -> None:
         raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
 
 
-def lock_of(path: str) -> FileLock:
-    """The lock that writers of this file queue on; it is made where there is none."""
+def line_of(path: str) -> Line:
+    """The line that writers of this file queue in; its lock file is made where there is none."""
     try:
-        return FileLock(_lock_path(path))
+        return Line(_lock_path(path))
     except OSError as cause:
         raise BackendError(f"{path} cannot be written to: {cause}") from cause
 
@@ -93,7 +93,7 @@ def translated() -> Iterator[None]:
 
 def translate(cause: apsw.Error) -> HoldfastError:
     if isinstance(cause, apsw.BusyError | apsw.LockedError):
-        return Busy(f"the database is locked by another program: {cause}. Repeat, or raise timeout=")
+        return Busy(f"another writer holds the database; nothing was written: {cause}. Repeat, or raise timeout=")
     if isinstance(cause, apsw.CantOpenError):
         return BackendError(f"the database cannot be opened: {cause}")
     if isinstance(cause, apsw.NotADBError | apsw.CorruptError):

@@ -18,17 +18,17 @@ import apsw
 
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
-from holdfast.backends._locks import FileLock
 from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
+from holdfast.backends._sqlite_line import Line
 from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_opening import (
     check_is_database,
     check_is_unicode,
     connect,
     connect_read_only,
-    lock_of,
+    line_of,
     sync_folder,
     translate,
     translated,
@@ -43,7 +43,7 @@ from holdfast.errors import AlreadyExists, BackendError
 from holdfast.kinds import KINDS, Kind
 
 Durability = Literal["full", "normal"]
-LONGEST_PAUSE_S = 0.05
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0001, 0.05
 MOMENT_S = 0.002  # as long as an event loop may wait for a sync
 MOST_AT_ONCE = 64  # commits that it may do by itself in one go
 WAL_LIMIT = 16 * 1024 * 1024
@@ -75,11 +75,11 @@ class SqliteStore:
         self._unsynced: str | None = None
         self._log = Log(vfs)
         check_is_database(path)
-        self._lock = None if read_only else lock_of(path)
+        self._line = None if read_only else line_of(path)
         with ExitStack() as undoing, translated():
             undoing.callback(self._log.close)
-            if self._lock is not None:
-                undoing.callback(self._lock.close)
+            if self._line is not None:
+                undoing.callback(self._line.close)
             self._con = self._connect()
             undoing.callback(self._con.close)
             self._open(namespace)
@@ -87,14 +87,14 @@ class SqliteStore:
         self._group = GroupCommit(self._commit_alone, self._commit_together, timeout)
 
     def _open(self, namespace: str) -> None:
-        if self._lock is not None:
+        if self._line is not None:
             # The first open of a fresh file is a race between processes, so it queues like any commit.
-            self._take(self._lock)
+            self._take(self._line)
             try:
                 self._set_up()
                 self.space = schema.prepare(self._con, namespace, KINDS)
             finally:
-                self._lock.release()
+                self._line.release()
             self._sync()
             sync_folder(self._path)
         else:
@@ -119,12 +119,14 @@ class SqliteStore:
         con.execute("PRAGMA secure_delete = ON")
 
     def _wait(self, tries: int) -> bool:
-        """What SQLite asks about a lock of another program, which does not queue as our writers do."""
+        """What SQLite asks about its lock, which a writer has that did not queue, or another program."""
+        assert self._line is not None
+        self._line.form()
         if self._until is None:
             self._until = deadline(self._timeout)
         if time.monotonic() >= self._until:
             return False
-        time.sleep(min(0.001 * 2**tries, LONGEST_PAUSE_S))
+        time.sleep(min(SHORTEST_PAUSE_S * 2**tries, LONGEST_PAUSE_S))
         return True
 
     # reading
@@ -176,11 +178,12 @@ class SqliteStore:
 
     def _if_free(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
         """What came of these, each by itself; None, with nothing done, while another process has the file."""
-        assert self._lock is not None
-        if not self._lock.take_free():
+        assert self._line is not None
+        queued = self._line.is_formed()
+        if queued and not self._line.take_free():
             return None
         try:
-            outcomes = self._carry_out(plans, until=0.0)
+            outcomes = self._carry_out(plans, 0.0, queued)
         except apsw.BusyError:
             return None
         except Exception as cause:  # noqa: BLE001 — whoever waits gets it
@@ -189,27 +192,42 @@ class SqliteStore:
         return [outcome if isinstance(outcome, Exception) else None for outcome in outcomes]
 
     def _commit_alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
-        lock, writing = self._lock, self._writing
-        assert lock is not None
+        line, writing = self._line, self._writing
+        assert line is not None
         assert writing is not None
         self._check_synced()
-        self._until = None  # asked for by whoever has to wait
         try:
-            if not lock.take_free():
-                self._take(lock)
-            applied = writing.alone(writes, rebase)
+            if line.is_formed():
+                applied = self._in_line(line, writing, writes, rebase)
+            else:
+                self._until = 0.0  # for SQLite not to wait
+                try:
+                    applied = writing.alone(writes, rebase)
+                except apsw.BusyError:
+                    applied = self._in_line(line, writing, writes, rebase)
         except apsw.Error as cause:
             raise translate(cause) from cause
-        finally:
-            lock.release()
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
         return applied
 
-    def _take(self, lock: FileLock) -> None:
-        """Wait for the lock that processes queue on; Busy at the limit."""
+    def _in_line(
+        self, line: Line, writing: Writing, writes: Sequence[Write] | None, rebase: Rebase | None
+    ) -> Sequence[Write]:
+        """Commit when it is this process's turn among others."""
+        self._until = None  # asked for by whoever has to wait
+        try:
+            self._take(line)
+            return writing.alone(writes, rebase)
+        finally:
+            line.release()
+
+    def _take(self, line: Line) -> None:
+        """Wait in the line of processes; Busy at the limit."""
+        if line.take_free():
+            return
         if self._until is None:
             self._until = deadline(self._timeout)
-        if not lock.acquire(self._until):
+        if not line.acquire(self._until):
             raise expired()
 
     def _sync(self) -> None:
@@ -230,7 +248,7 @@ class SqliteStore:
         """One transaction for the whole batch, under the lock that processes queue on."""
         try:
             batch = self._take_lock(batch)
-            outcomes = self._carry_out(batch, max(request.deadline for request in batch)) if batch else ()
+            outcomes = self._carry_out(batch, max(one.deadline for one in batch), True) if batch else ()
         except apsw.Error as cause:
             raise translate(cause) from cause
         for request, outcome in zip(batch, outcomes, strict=True):
@@ -239,24 +257,25 @@ class SqliteStore:
             else:
                 request.finish(outcome)
 
-    def _carry_out(self, batch: Sequence[Request | Planned], until: float) -> Sequence[Outcome]:
-        """Commit the batch, let others have the lock, and sync; what came of each is then sure."""
-        assert self._lock is not None
+    def _carry_out(self, batch: Sequence[Request | Planned], until: float, queued: bool) -> Sequence[Outcome]:
+        """Commit the batch, let others have the lock that was queued for, and sync; what came of each is then sure."""
+        assert self._line is not None
         assert self._writing is not None
         try:
             self._check_synced()
             self._until = until
             outcomes = self._writing.together(batch)
         finally:
-            self._lock.release()
+            if queued:
+                self._line.release()
         start = time.perf_counter()
         self._sync()
         self._swift = time.perf_counter() - start < MOMENT_S
         return outcomes
 
     def _take_lock(self, batch: list[Request]) -> list[Request]:
-        assert self._lock is not None
-        while batch and not self._lock.acquire(min(request.deadline for request in batch)):
+        assert self._line is not None
+        while batch and not self._line.acquire(min(request.deadline for request in batch)):
             present = time.monotonic()
             for request in batch:
                 if request.deadline <= present:
@@ -295,20 +314,23 @@ class SqliteStore:
         """Empty the log, which holds pages as they were before a deletion; one that readers need stays for now."""
         self._opened.to_write()
         with translated(), self._exclusive():
+            self._con.execute("BEGIN IMMEDIATE")  # behind whoever writes already
+            self._con.execute("COMMIT")
             self._until = time.monotonic()
             self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """No other writer, of this process or another, for as long as the block lasts."""
-        assert self._lock is not None
+        """No other writer of this process for as long as the block lasts, and those of others queue behind it."""
+        assert self._line is not None
         with self._group.alone():
             self._until = None
-            self._take(self._lock)
+            self._line.form()
+            self._take(self._line)
             try:
                 yield
             finally:
-                self._lock.release()
+                self._line.release()
 
     def backup(self, path: str) -> None:
         """A whole copy of the file as of one moment, while others go on writing."""
@@ -332,8 +354,8 @@ class SqliteStore:
             self._idle.pop().con.close()
         self._con.close()
         self._log.close()
-        if self._lock is not None:
-            self._lock.close()
+        if self._line is not None:
+            self._line.close()
 
 
 def _engine_check(con: apsw.Connection) -> Iterator[str]:
