@@ -17,13 +17,14 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import BackendError, Busy, HoldfastError, Message, NotFound
+from holdfast import Agent, AlreadyExists, BackendError, Busy, HoldfastError, InvalidInput, Message, NotFound
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import sqlite
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
 from holdfast.contracts import Insert, Moved, Planned, Query, Reader, Require, Write
 from holdfast.kinds import MESSAGES
+from holdfast.model import Checkpoint
 from holdfast.testing.records import dump, message, session
 
 LONG_S = 30
@@ -124,6 +125,57 @@ def test_what_tasks_append_in_one_turn_of_the_loop_is_one_transaction(store: Sql
         assert [_texts(store, name) for name in names] == [["first", "second"]] * 8
 
     _run(store, use)
+
+
+def test_checkpoints_that_tasks_make_in_one_turn_of_the_loop_are_one_transaction(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        names = [(await hf.sessions.create(title="t")).id for _ in range(8)]
+        for name in names:
+            await hf.checkpoints.create(session_id=name, messages=[Message.user("first")], step=1)
+        before = _commits(store)
+        made = await asyncio.gather(
+            *(hf.checkpoints.create(session_id=name, messages=[Message.user("second")], step=2) for name in names)
+        )
+        assert _commits(store) == before + 1
+        assert [_texts(store, name) for name in names] == [["first", "second"]] * 8
+        assert [await hf.checkpoints.get(one.id) for one in made] == made
+
+    _run(store, use)
+    assert Holdfast(store).verify().problems == []
+
+
+def test_tasks_that_checkpoint_one_session_at_once_are_placed_behind_each_other(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        keep = [hf.checkpoints.create(session_id="s", messages=[Message.user(f"{n}")], step=n % 3) for n in range(6)]
+        made = await asyncio.gather(*keep, return_exceptions=True)
+        refused = [one for one in made if isinstance(one, AlreadyExists)]
+        kept = sorted((one for one in made if isinstance(one, Checkpoint)), key=lambda one: one.created_at)
+        assert len(refused) == len(kept) == 3
+        assert [one.parent_id for one in kept[1:]] == [one.id for one in kept[:-1]]
+        assert sorted(_texts(store, "s")) == [text for text, one in zip("012345", made, strict=True) if one in kept]
+
+    _run(store, use)
+    assert Holdfast(store).verify().problems == []
+
+
+def test_checkpoints_that_take_more_than_one_commit_hold_no_loop(store: SqliteStore) -> None:
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.agents.save(Agent(id="a", name="a"))
+        await hf.sessions.create(id="s", agent_id="a", title="t")
+        large = Message.user("x" * 300_000)
+        of_session = await hf.checkpoints.create(session_id="s", messages=[large])
+        assert of_session.head is not None
+        assert of_session.head.seq == 1
+        of_agent = await hf.checkpoints.create("a")
+        assert await hf.checkpoints.get(of_agent.id) == of_agent
+        with pytest.raises(NotFound):
+            await hf.checkpoints.create("nobody")
+        with pytest.raises(InvalidInput, match="session_id"):
+            await hf.checkpoints.create("a", messages=[large])
+
+    _run(store, use)
+    assert Holdfast(store).verify().problems == []
 
 
 def _commits(store: SqliteStore) -> int:

@@ -146,8 +146,10 @@ class Writer:
         call = _forward(self.parameters(function))
         kind = "async def"
         if hasattr(noun, f"_plan_{name}"):
-            plain = ", ".join(one.name for one in self.parameters(function) if one.name != "timeout")
-            body = f"return await self._bridge.submit(self._noun._plan_{name}, timeout, {plain})"
+            plain = [one.name for one in self.parameters(function) if one.name != "timeout"]
+            if plain != list(inspect.signature(getattr(noun, f"_plan_{name}")).parameters)[1:]:
+                raise SystemExit(f"{noun.__name__}._plan_{name} does not take what {name} takes, in that order")
+            body = f"return await self._bridge.submit(self._noun._plan_{name}, timeout, {', '.join(plain)})"
         elif hasattr(noun, f"_poll_{name}"):
             kind, returned = "def", returned.replace("Iterator", "AsyncIterator", 1)
             body = f"return self._bridge.poll(self._noun._poll_{name}, {call})"

@@ -21,11 +21,12 @@ from holdfast.filters import Filter
 from holdfast.heads import scan_heads
 from holdfast.holds import check_free
 from holdfast.ids import moment, new_id
-from holdfast.keeping import Keeping, after_checkpoint, session_checkpoint
+from holdfast.keeping import Keeping, after_checkpoint
 from holdfast.kinds import HEADS, REVISIONS
 from holdfast.model import Agent, Restored
 from holdfast.nouns import Ground
 from holdfast.run_records import end_writes, find_run, hold_of, read_run
+from holdfast.session_checkpoints import session_checkpoint
 from holdfast.sessions import Sessions
 from holdfast.settling import abandon, settle
 

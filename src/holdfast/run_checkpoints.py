@@ -10,10 +10,10 @@ from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.contracts import Delete, Insert, Put, Reader, Record, Write
 from holdfast.history import Seen
 from holdfast.ids import Stamps
-from holdfast.keeping import of_step, session_checkpoint
 from holdfast.kinds import CHECKPOINTS
 from holdfast.model import Checkpoint
 from holdfast.retention import is_good
+from holdfast.session_checkpoints import of_step, session_checkpoint
 
 
 def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[Write], Record, Seen]:

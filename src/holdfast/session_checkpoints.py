@@ -1,0 +1,192 @@
+"""Checkpoints of a session: its head, written down in one commit with what is said there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast import appends, codec, history
+from holdfast import checkpoint_records as records
+from holdfast.checkpoint_records import StoredCheckpoint
+from holdfast.commits import Plan
+from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, RecordStore, Write
+from holdfast.deadlines import DEFAULT_TIMEOUT_S
+from holdfast.errors import AlreadyExists
+from holdfast.filters import Filter
+from holdfast.history import Pointer, Seen
+from holdfast.kinds import CHECKPOINTS
+from holdfast.model import Checkpoint
+from holdfast.nouns import Ground
+
+
+class Made(Struct, frozen=True, gc=False):
+    """A checkpoint and the head it leaves; as it will read back, where that is known."""
+
+    stored: StoredCheckpoint | None
+    record: Record
+    seen: Seen
+
+
+class Keep(Plan[Checkpoint]):
+    """A checkpoint of a session that is decided but not yet made."""
+
+    ground: Ground
+    session_id: str
+    draft: StoredCheckpoint
+    said: list[appends.Said]
+    overwrite: bool
+    made: Made | None
+
+    def rebase(self, reader: Reader) -> list[Write]:
+        draft, seen = self.draft, history.must_see(reader, self.session_id)
+        rivals = _rivals(reader, seen.pointer, draft)
+        if rivals and not (self.overwrite and all(one.key[0] == seen.pointer.uid for one in rivals)):
+            self.made = Made(None, self._repeated(reader, seen, rivals[0]), seen)
+            return []
+        parent_id = draft.parent_id or seen.pointer.checkpoint_id
+        at, made_at = self.ground.stamps.behind(seen.pointer.checkpointed_at)
+        pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
+        seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, at)
+        record = session_checkpoint(draft, seen.pointer, at, made_at, parent_id)
+        self.made = Made(None, record, seen)
+        gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
+        return [*writes, *gone, Insert(record)]
+
+    def _repeated(self, reader: Reader, seen: Seen, rival: Record) -> Record:
+        """The one that is there, if it is the one asked for; AlreadyExists if it says or points at something else."""
+        present = check_same(rival, self.draft)
+        stands = (seen.pointer.branch, seen.pointer.seq)
+        if self.said:
+            found = appends.settle(reader, seen, self.said, None, True, self.ground.stamps.next())
+            last = found.messages[-1]
+            stands = (-1, -1) if found.writes else (last.branch or 0, last.seq or 0)
+        elif present.id == self.draft.id:
+            return rival
+        if present.position is None or stands != (present.position.branch, present.position.seq):
+            raise AlreadyExists(
+                f"checkpoint {present.id!r} exists at another message; use replace=True, or another step or id", present
+            )
+        return rival
+
+    def finish(self) -> Checkpoint:
+        made = self.made
+        assert made is not None
+        self.ground.remember(made.seen)
+        return records.view(made.record) if made.stored is None else records.shown(made.stored, made.record)
+
+
+class KeepMoving(Keep):
+    """The same, where large parts of what is said are put as blobs first."""
+
+    blocks = True
+
+    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> Checkpoint:
+        ground = self.ground
+        assert ground.blobs is not None
+        self.said = appends.lighten(self.said, store, ground.blobs, ground.inline_limit)
+        return super().carry_out(store, timeout)
+
+
+def keep(
+    ground: Ground, session_id: str, draft: StoredCheckpoint, said: list[appends.Said], overwrite: bool
+) -> Plan[Checkpoint]:
+    """The plan of a checkpoint, with hopeful writes where the session was seen; the commit finds out if it has moved.
+
+    Whoever makes a checkpoint moves the head, so that no other of this step can have come since.
+    """
+    if ground.blobs is not None and appends.has_blobs(said, ground.inline_limit):
+        return KeepMoving(None, ground, session_id, draft, said, overwrite, None)
+    seen = None if overwrite else ground.heads.get(session_id)
+    if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):
+        return Keep(None, ground, session_id, draft, said, overwrite, None)
+    parent_id = draft.parent_id or seen.pointer.checkpoint_id
+    at, made_at = ground.stamps.behind(seen.pointer.checkpointed_at)
+    pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
+    seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
+    stored = _standing(draft, seen.pointer, at, made_at, parent_id)
+    plain = records.is_plain(stored)
+    record = records.checkpoint_record(stored, plain=plain)
+    writes.append(Insert(record))
+    return Keep(writes, ground, session_id, draft, said, overwrite, Made(stored if plain else None, record, seen))
+
+
+def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+    """The head with what was said at this time behind it, and the writes for both."""
+    if said:
+        appended = appends.settle(reader, seen, said, None, True, _later(seen, at))
+        if appended.writes:
+            return appended.seen, appended.writes
+    return _behind(seen, [], at)
+
+
+def _behind(seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+    """The same where nothing of it can be there already."""
+    if said:
+        appended = appends.extend(seen, said, _later(seen, at))
+        return appended.seen, appended.writes
+    head = history.pointer_record(seen.pointer, seen.later)
+    return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
+
+
+def _later(seen: Seen, at: int) -> int:
+    """This time, or where another's clock was ahead of it, a moment after the session's last change."""
+    return max(at, seen.pointer.updated_at + 1)
+
+
+def session_checkpoint(
+    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+) -> Record:
+    """The record of a checkpoint of the session that stands here; `made_at` is told where it is not `at`."""
+    return records.checkpoint_record(_standing(draft, pointer, at, made_at, parent_id))
+
+
+def _standing(
+    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+) -> StoredCheckpoint:
+    return replace(
+        draft,
+        owner=pointer.uid,
+        at=at,
+        created_at=draft.created_at or made_at,
+        agent_id=pointer.agent_id,
+        parent_id=parent_id,
+        position=history.position_of(pointer),
+    )
+
+
+def _rivals(reader: Reader, pointer: Pointer, draft: StoredCheckpoint) -> list[Record]:
+    """The checkpoint that has this id already, and this session's with the same step."""
+    found = records.find(reader, draft.id)
+    rivals = [] if found is None else [found]
+    return rivals + [one for one in of_step(reader, pointer, draft.step) if found is None or one.key != found.key]
+
+
+def of_step(reader: Reader, pointer: Pointer, step: int | None) -> list[Record]:
+    """A session's checkpoints of this step; nothing is read where all are known to be of earlier ones."""
+    if step is None or _is_later(step, pointer):
+        return []
+    return list(reader.scan(Query(kind=CHECKPOINTS, prefix=(pointer.uid,), where=(Filter("step", "=", step),))))
+
+
+def _is_later(step: int | None, pointer: Pointer) -> bool:
+    """Whether no checkpoint of the session can be of this step."""
+    return step is None or (pointer.checkpoint_step is not None and step > pointer.checkpoint_step)
+
+
+_OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")
+
+
+def check_same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:
+    """What the one that is there says, if it says the same; AlreadyExists if not."""
+    present = records.read_stored(rival)
+    own = _OWN if draft.session_id is None else (*_OWN, "agent_id")
+    for name in StoredCheckpoint.__struct_fields__:
+        said, asked = (codec.encode(getattr(one, name), name) for one in (present, draft))
+        if name not in own and said != asked:
+            raise AlreadyExists(
+                f"checkpoint {present.id!r} exists with another {name}; use replace=True, or another step or id",
+                present,
+            )
+    return present
