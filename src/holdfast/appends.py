@@ -115,7 +115,8 @@ def wants_title(pointer: Pointer, said: Sequence[Said]) -> str | None:
 
 def goes_on(pointer: Pointer, said: Sequence[Said]) -> bool:
     """Whether these can be placed behind the head as it was seen, without a look at anything else."""
-    return pointer.open and pointer.detached_by is None and wants_title(pointer, said) is None
+    named = pointer.titled or wants_title(pointer, said) is None
+    return named and pointer.open and pointer.detached_by is None
 
 
 def extend(seen: Seen, said: Sequence[Said], at: int) -> Appended:

@@ -52,7 +52,8 @@ class Writing:
 
     def alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Commit what was planned or, where that is refused, what `rebase` makes of what is there."""
-        self._check_ended()
+        if self._con.in_transaction:
+            self._undo()  # what an interrupted commit has left open: what joined it would never be committed
         try:
             return self._at_a_stroke(writes) or self._one_by_one(writes, rebase)
         except BaseException:
@@ -61,7 +62,8 @@ class Writing:
 
     def together(self, batch: Sequence[Request | Planned]) -> Sequence[Outcome]:
         """What came of each commit, in one transaction; a refusal undoes its own alone."""
-        self._check_ended()
+        if self._con.in_transaction:
+            self._undo()
         applied = self._at_a_stroke(batch[0].writes) if len(batch) == 1 else None
         if applied is not None:
             return [applied]
@@ -75,11 +77,6 @@ class Writing:
         return outcomes
 
     # transactions
-
-    def _check_ended(self) -> None:
-        """Undo a transaction that an interrupted commit has left open: what joined it would never be committed."""
-        if self._con.in_transaction:
-            self._undo()
 
     def _begin(self) -> None:
         self._cursor.execute("BEGIN IMMEDIATE")

@@ -195,7 +195,8 @@ class SqliteStore:
         line, writing = self._line, self._writing
         assert line is not None
         assert writing is not None
-        self._check_synced()
+        if self._unsynced is not None:
+            raise self._stopped()
         try:
             if line.is_formed():
                 applied = self._in_line(line, writing, writes, rebase)
@@ -239,10 +240,9 @@ class SqliteStore:
                 self._unsynced = f"the disk cannot be synced; what was written may be lost with its power: {cause}"
                 raise BackendError(self._unsynced) from cause
 
-    def _check_synced(self) -> None:
-        """BackendError once a sync has failed: the next would succeed, and leave a hole in the log before it."""
-        if self._unsynced is not None:
-            raise BackendError(f"nothing is written until the store is opened anew: {self._unsynced}")
+    def _stopped(self) -> BackendError:
+        """The error once a sync has failed: the next would succeed, and leave a hole in the log before it."""
+        return BackendError(f"nothing is written until the store is opened anew: {self._unsynced}")
 
     def _commit_together(self, batch: list[Request]) -> None:
         """One transaction for the whole batch, under the lock that processes queue on."""
@@ -262,7 +262,8 @@ class SqliteStore:
         assert self._line is not None
         assert self._writing is not None
         try:
-            self._check_synced()
+            if self._unsynced is not None:
+                raise self._stopped()
             self._until = until
             outcomes = self._writing.together(batch)
         finally:
