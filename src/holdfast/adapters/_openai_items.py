@@ -22,6 +22,17 @@ from holdfast.model import Image, Json, JsonPart, Message, Part, Text
 
 KEY = "openai"
 _GONE = "[redacted]"
+_TEXTS = ("input_text", "output_text", "summary_text", "reasoning_text", "text", "refusal")
+
+
+def is_text(item: Json) -> bool:
+    """Whether an item says texts and nothing else: no image, whose reading takes a while."""
+    said = [value for value in item.values() if isinstance(value, list | dict)] if isinstance(item, dict) else [None]
+    return all(isinstance(parts, list) and all(map(_is_text_part, parts)) for parts in said)
+
+
+def _is_text_part(part: Json) -> bool:
+    return isinstance(part, dict) and part.get("type") in _TEXTS
 
 
 def messages_of(items: Iterable[Json]) -> list[Message]:

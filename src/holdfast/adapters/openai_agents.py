@@ -21,7 +21,7 @@ with needing("openai-agents"):
 
 from holdfast import history
 from holdfast.adapters._awaited import Awaited
-from holdfast.adapters._openai_items import items_of, messages_of
+from holdfast.adapters._openai_items import is_text, items_of, messages_of
 from holdfast.adapters._together import lots
 from holdfast.aio import AsyncHoldfast
 from holdfast.appends import ROOT
@@ -36,6 +36,7 @@ from holdfast.model import Found, Message, Session, Tree, Usage, UsageTotal
 __all__ = ["HoldfastSession", "Turn"]
 
 _BATCH = 400  # items of one commit
+_FEW = 16  # items that an event loop may add by itself
 _ATTEMPTS = 100  # to pop what is the last item, while others write
 _LOOK_BACK = 64  # messages in which a call or an answer of late is looked for
 
@@ -85,8 +86,21 @@ class HoldfastSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items behind the last one; all or none of up to 400 with 4 MB."""
-        if items:
+        if items and not await self._added_at_once(items):
             await self._store.call(self._add, items)
+
+    async def _added_at_once(self, items: Sequence[Any]) -> bool:
+        """Add items without a thread; False, with nothing done, if that takes more than one short commit."""
+        if len(items) > _FEW or not all(map(is_text, items)):
+            return False
+        messages = messages_of(items)
+        if not _are_named(messages) or len(list(lots(messages, _BATCH))) > 1:
+            return False
+        try:
+            await self._store.aio.sessions.append(self.session_id, *messages)
+        except NotFound:
+            return False
+        return True
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the latest item back and return it, None if there is none; it stays in the store, on its branch."""
@@ -176,7 +190,7 @@ class HoldfastSession:
 
     def _named(self, messages: list[Message]) -> list[Message]:
         """The same, with the tools of results whose calls were stored before."""
-        if all(one.tool_call_id is None or one.tool_name is not None for one in messages):
+        if _are_named(messages):
             return messages
         before = self._hf.sessions.messages(self.session_id, last=_LOOK_BACK)
         names = {call.id: call.name for one in before for call in one.tool_calls}
@@ -257,6 +271,11 @@ class HoldfastSession:
             if said and response.output:
                 self._hf.sessions.update_usage(self.session_id, said[-1].id, _used(response, model, said[-1]))
                 del said[-len(response.output) :]
+
+
+def _are_named(messages: Sequence[Message]) -> bool:
+    """Whether every result says which tool it is of."""
+    return all(one.tool_call_id is None or one.tool_name is not None for one in messages)
 
 
 def _names(item: dict[str, Any]) -> list[str]:
