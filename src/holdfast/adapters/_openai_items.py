@@ -59,6 +59,10 @@ def _message_of(item: Json, known: Items) -> Message:
 
 def items_of(message: Message, load: Load) -> list[Json]:
     """The items of a message: the one it was made of, or for another program's what it says, which may be several."""
+    if message.metadata is None and message.redacted is None and message.role != "tool" and not message.tool_calls:
+        content = message.content
+        if len(content) == 1 and type(content[0]) is Text:  # as most are
+            return [{"role": message.role, "content": content[0].text}]
     kept = (message.metadata or {}).get(KEY)
     if kept is None or message.pruned:  # of a pruned one only a placeholder is to be seen
         return _told_by(message)
