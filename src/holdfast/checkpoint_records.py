@@ -195,7 +195,7 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
         tool_calls=stored.tool_calls,
         extra=stored.extra,
         parent_id=stored.parent_id,
-        created_at=stored.made_at,
+        created_at=moment(stored.at) if stored.created_at is None else stored.created_at,  # made_at, likewise
         expires_at=stored.expires_at,
         revision=stored.revision,
         head=None if at is None else Head(branch=at.branch, seq=at.seq, message_id=at.message_id),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Literal
 
@@ -98,12 +98,14 @@ class Finding(Noun):
         with self._within(timeout):
             after = None if cursor is None else cursors.read(listing, cursor)
             rows = self._rows(agent_id, session_id, order, after, None if kind else offset + limit + 1)
-            found: Sequence[tuple[Checkpoint, Json]] = [
-                (records.view(row), _place(row, order, agent_id is None and session_id is None))
-                for row in islice(_of_kind(rows, kind), offset, offset + limit + 1)
-            ]
-        more = len(found) > limit > 0
-        return Page([one for one, _ in found[:limit]], cursors.make(listing, found[limit - 1][1]) if more else None)
+            if kind is not None:
+                rows = (row for row in rows if records.view(row).kind == kind)
+            found = [*islice(rows, offset, offset + limit + 1)]
+            views = [records.view(row) for row in found[:limit]]
+        if not 0 < limit < len(found):
+            return Page(views, None)
+        place = _place(found[limit - 1], order, agent_id is None and session_id is None)
+        return Page(views, cursors.make(listing, place))
 
     def _rows(
         self, agent_id: str | None, session_id: str | None, order: str, after: Json, limit: int | None = None
@@ -173,12 +175,6 @@ class Finding(Noun):
 def detaches(reader: Reader, checkpoint_id: str) -> bool:
     """Whether any session is detached by this checkpoint."""
     return count_heads(reader, (Filter("detached_by", "=", checkpoint_id),)) > 0
-
-
-def _of_kind(rows: Iterator[Record], kind: CheckpointKind | None) -> Iterator[Record]:
-    for row in rows:
-        if kind is None or records.view(row).kind == kind:
-            yield row
 
 
 def _by_step(row: Record) -> tuple[int, int, str]:
