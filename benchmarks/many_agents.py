@@ -30,11 +30,13 @@ from holdfast import Message
 WORKLOAD = "32 async agents, disk"
 AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
+KEPT, ADAPTED = "Holdfast, a checkpoint with each", "Holdfast in OpenAI Agents"
 HAND = f"the same statements by hand, {AGENTS} in one commit"
 TASKS = f"the same statements by hand with values, {AGENTS} tasks of a loop"
 
 Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
+Way = Callable[[holdfast.AsyncHoldfast, str], Callable[[], Coroutine[Any, Any, object]]]  # of one session of ours
 
 
 class Rates(msgspec.Struct):
@@ -86,14 +88,28 @@ def all_together(by_hand: floors.Together) -> Round:
     return lambda each: [wait for wait in burst(by_hand.append)(each) for _ in range(AGENTS)]
 
 
+def appending(hf: holdfast.AsyncHoldfast, session: str) -> Callable[[], Coroutine[Any, Any, object]]:
+    return lambda: hf.sessions.append(session, Message.user(TEXT))
+
+
+def keeping(hf: holdfast.AsyncHoldfast, session: str) -> Callable[[], Coroutine[Any, Any, object]]:
+    return lambda: hf.checkpoints.create(session_id=session, messages=[Message.user(TEXT)])
+
+
+def adapted(hf: holdfast.AsyncHoldfast, session: str) -> Callable[[], Coroutine[Any, Any, object]]:
+    adapter: Any = import_module("holdfast.adapters.openai_agents").HoldfastSession(hf, session)
+    return lambda: adapter.add_items([{"role": "user", "content": TEXT}])
+
+
 @contextmanager
-def ours(url: str, runner: asyncio.Runner) -> Iterator[Round]:
+def ours(url: str, runner: asyncio.Runner, way: Way = appending) -> Iterator[Round]:
     async def begin() -> tuple[holdfast.AsyncHoldfast, list[str]]:
         hf = await holdfast.aopen(url)
         return hf, [(await hf.sessions.create(title="bench")).id for _ in range(AGENTS)]
 
     hf, sessions = runner.run(begin())
-    yield at_once(runner, lambda session: hf.sessions.append(sessions[session], Message.user(TEXT)))
+    appends = [way(hf, session) for session in sessions]
+    yield at_once(runner, lambda session: appends[session]())
     runner.run(hf.close())
 
 
@@ -154,6 +170,8 @@ def beside_peers(section: Section, rounds: int, each: int) -> None:
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
+            KEPT: stack.enter_context(ours(f"sqlite:///{at / 'kept.db'}", runner, keeping)),
+            ADAPTED: stack.enter_context(ours(f"sqlite:///{at / 'adapted.db'}", runner, adapted)),
             SAVER: stack.enter_context(saver(at / "saver.db", runner)),
         }
         for name in PEERS:
