@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import subprocess
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,14 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import Agent, AlreadyExists, BackendError, Busy, HoldfastError, InvalidInput, Message, NotFound
+from holdfast import Agent, AlreadyExists, BackendError, Busy, HoldfastError, InvalidInput, Message, NotFound, keeping
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import sqlite
+from holdfast.backends.memory import MemoryStore
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.contracts import Insert, Moved, Planned, Query, Reader, Require, Write
+from holdfast.contracts import Insert, Moved, Planned, Query, Reader, Rebase, Require, Write
+from holdfast.deadlines import remaining
 from holdfast.kinds import MESSAGES
 from holdfast.model import Checkpoint
 from holdfast.testing.records import dump, message, session
@@ -469,3 +474,86 @@ def test_an_append_that_has_begun_is_not_told_that_nothing_was_written(
             assert _texts(slow, "s") == ["first", "second"]
 
         _run(slow, use)
+
+
+# limits, forks and threads
+
+
+@pytest.mark.parametrize("timeout", [None, 120.0])
+def test_a_checkpoint_of_an_agent_may_take_as_long_as_it_says(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, timeout: float | None
+) -> None:
+    left = []
+    monkeypatch.setattr(keeping, "settle", lambda *_: left.append(remaining()))
+    hf = Holdfast(store, timeout=300.0)
+    hf.agents.save(Agent(id="a", name="a"))
+    hf.checkpoints.create("a", timeout=timeout)
+    asyncio.run(AsyncHoldfast(hf).checkpoints.create("a", timeout=timeout))
+    assert len(left) == 2
+    assert all((timeout or 300.0) - LONG_S < one <= (timeout or 300.0) for one in left)
+
+
+def test_where_the_store_has_another_limit_than_usual_a_commit_keeps_to_it() -> None:
+    seen = []
+
+    class Watched(MemoryStore):
+        def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+            seen.append(remaining())
+            return super().commit(writes, rebase)
+
+    hf = Holdfast(Watched(), timeout=1.0)
+    hf.sessions.create(id="s", title="t")
+    hf.sessions.append("s", Message.user("x"))
+    hf.checkpoints.create(session_id="s")
+    assert max(seen) <= 1.0
+
+
+FORKED = """
+import asyncio, os, sys, holdfast
+
+async def begin():
+    hf = await holdfast.aopen(f"sqlite:///{sys.argv[1]}")
+    await asyncio.gather(*(hf.sessions.get("s") for _ in range(8)))
+    return hf
+
+async def ask(hf):
+    for asked in (hf.sessions.get("s"), hf.sessions.append("s", holdfast.Message.user("x"))):
+        try:
+            await asked
+        except holdfast.BackendError as error:
+            assert "open it again in the child" in str(error)
+        else:
+            raise AssertionError
+
+hf = asyncio.run(begin())
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+asyncio.run(ask(hf))
+os._exit(7)
+"""
+
+
+def test_a_forked_child_is_told_so_and_does_not_wait(path: Path) -> None:
+    told = subprocess.run([sys.executable, "-c", FORKED, str(path)], timeout=10 * LONG_S, check=False)
+    assert told.returncode == 7
+
+
+def test_loops_of_several_threads_may_share_a_client(store: SqliteStore) -> None:
+    hf, before = AsyncHoldfast(Holdfast(store)), sys.getswitchinterval()
+    Holdfast(store).sessions.create(id="s", title="t")
+
+    async def say(text: str) -> None:
+        await hf.sessions.append("s", Message.user(text))
+
+    def talk(thread: int) -> None:
+        for number in range(10):
+            asyncio.run(say(f"{thread} {number}"))
+
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(talk, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(_texts(store, "s")) == 80

@@ -11,6 +11,7 @@ from holdfast.backends.file import FileStore
 from holdfast.contracts import RecordStore
 from holdfast.testing import every_kit
 from holdfast.testing.domain_branches import BranchTests
+from holdfast.testing.domain_checkpoints import CheckpointKit
 from holdfast.testing.domain_messages import MessageTests
 from holdfast.testing.domain_sessions import SessionTests
 from holdfast.testing.domain_transcripts import TranscriptTests
@@ -34,7 +35,7 @@ class Files:
 globals().update(every_kit(Files))
 
 
-class TestAwaited(Files, SessionTests, MessageTests, TranscriptTests, BranchTests):
-    """What is awaited goes another way in appends alone, which is what these are about."""
+class TestAwaited(Files, SessionTests, MessageTests, TranscriptTests, BranchTests, CheckpointKit):
+    """What is awaited goes another way in appends and checkpoints of sessions, which is what these are about."""
 
     ways = ("async",)

@@ -8,10 +8,11 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from random import uniform
 
+import apsw
 import pytest
 
 import holdfast
@@ -20,6 +21,9 @@ from holdfast.backends import _sqlite_line
 from holdfast.backends._file.lock import SharedLock
 from holdfast.backends._locks import FileLock
 from holdfast.backends._sqlite_line import A_WHILE_S, Line
+from holdfast.backends.sqlite import SqliteStore
+from holdfast.contracts import Insert, Planned
+from holdfast.testing.records import dump, session
 
 LONG_S = 30
 WAITING = """
@@ -114,3 +118,56 @@ def test_what_an_earlier_start_of_the_machine_has_left_forms_no_line(tmp_path: P
         assert struct.unpack("d", path.read_bytes())[0] > present
         line.close()
         other.close()
+
+
+def test_a_lock_that_an_interrupted_call_has_left_taken_is_given_back_by_the_next(tmp_path: Path) -> None:
+    with closing(SqliteStore(f"{tmp_path}/agents.db")) as store, closing(Line(f"{tmp_path}/agents.db-lock")) as another:
+        assert store._line is not None
+        for deed in (lambda: store.commit([]), store.scrub, lambda: store.submit([_nothing()])[0].result(LONG_S)):
+            assert store._line.take_free()
+            assert not another.take_free()
+            deed()
+            assert another.take_free()
+            another.release()
+
+
+def _nothing() -> Planned:
+    return Planned([], None, time.monotonic() + LONG_S)
+
+
+def test_a_batch_waits_for_another_writer_no_longer_than_each_of_it_may(tmp_path: Path) -> None:
+    path = f"{tmp_path}/agents.db"
+    with closing(SqliteStore(path)) as store, closing(apsw.Connection(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        short = Planned([Insert(session("short"))], None, time.monotonic() + 0.05)
+        long = Planned([Insert(session("long"))], None, time.monotonic() + 10 * LONG_S)
+        refused, kept = store.submit([short, long])
+        with pytest.raises(Busy, match="nothing was written"):
+            refused.result(LONG_S)
+        assert not kept.done()
+        other.execute("ROLLBACK")
+        kept.result(LONG_S)
+        assert [one.key for one in dump(store)] == [("long",)]
+
+
+def test_a_log_is_emptied_also_if_a_writer_comes_in_between(tmp_path: Path) -> None:
+    path = f"{tmp_path}/agents.db"
+
+    class Met(SqliteStore):
+        """One who empties the log, and meets a writer that did not see it come."""
+
+        def _wait_for_writer(self) -> None:
+            if other.in_transaction:
+                other.execute("ROLLBACK")
+                super()._wait_for_writer()
+            else:
+                super()._wait_for_writer()
+                other.execute("BEGIN IMMEDIATE")
+
+    with closing(Met(path)) as store, closing(apsw.Connection(path)) as other:
+        store.commit([Insert(session("s"))])
+        assert Path(f"{path}-wal").stat().st_size > 0
+        store._con.execute("BEGIN IMMEDIATE")  # as an interrupted commit leaves it
+        store.scrub()
+        assert not store._con.in_transaction
+        assert Path(f"{path}-wal").stat().st_size == 0

@@ -7,10 +7,14 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Coroutine
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import apsw
 import openai_agents_chat as example
 import pytest
 from agents import Agent, Runner, set_tracing_disabled
@@ -431,3 +435,44 @@ def test_items_of_more_than_one_commit_are_added(session: HoldfastSession) -> No
     items = said(*(f"{n} " + "word " * 400_000 for n in range(5)))
     run(session.add_items(items))
     assert run(session.get_items()) == items
+
+
+def test_sessions_of_one_client_that_add_at_once_share_a_commit(tmp_path: Path) -> None:
+    async def use(hf: Holdfast) -> None:
+        sessions = [HoldfastSession(hf, f"s{number}") for number in range(8)]
+        for session in sessions:
+            await session.add_items([{"role": "user", "content": "first"}])
+            await session.add_items([{"role": "user", "content": "second"}])
+        with closing(apsw.Connection(f"{tmp_path}/agents.db")) as watching:
+            before = watching.pragma("data_version")
+            await asyncio.gather(*(one.add_items([{"role": "user", "content": "third"}]) for one in sessions))
+            assert watching.pragma("data_version") == before + 1
+        for one in sessions:
+            assert [item["content"] for item in await one.get_items()] == ["first", "second", "third"]  # type: ignore[typeddict-item]
+
+    with holdfast.open(f"sqlite:///{tmp_path}/agents.db") as hf:
+        asyncio.run(use(hf))
+
+
+@pytest.mark.parametrize(
+    "items", [[{"role": "user", "content": "x" * 20_000}], [{"role": "user", "content": "x"}] * 17]
+)
+def test_what_takes_longer_is_added_on_a_thread(tmp_path: Path, items: list[Any]) -> None:
+    threads: list[threading.Thread] = []
+
+    def clock() -> datetime:
+        threads.append(threading.current_thread())
+        return datetime.now(UTC)
+
+    async def use(session: HoldfastSession) -> None:
+        await session.add_items([{"role": "user", "content": "first"}])
+        threads.clear()
+        await session.add_items([{"role": "user", "content": "short"}])
+        assert threading.main_thread() in threads
+        threads.clear()
+        await session.add_items(items)
+        assert threading.main_thread() not in threads
+        assert (await session.get_items())[2:] == items
+
+    with holdfast.open(f"sqlite:///{tmp_path}/agents.db", clock=clock) as hf:
+        asyncio.run(use(HoldfastSession(hf, "s")))

@@ -12,6 +12,7 @@ from holdfast.backends.postgres import open_url
 from holdfast.contracts import RecordStore
 from holdfast.testing import every_kit
 from holdfast.testing.domain_branches import BranchTests
+from holdfast.testing.domain_checkpoints import CheckpointKit
 from holdfast.testing.domain_messages import MessageTests
 from holdfast.testing.domain_sessions import SessionTests
 from holdfast.testing.domain_transcripts import TranscriptTests
@@ -35,7 +36,7 @@ class Postgres:
 globals().update(every_kit(Postgres))
 
 
-class TestAwaited(Postgres, SessionTests, MessageTests, TranscriptTests, BranchTests):
-    """What is awaited goes another way in appends alone, which is what these are about."""
+class TestAwaited(Postgres, SessionTests, MessageTests, TranscriptTests, BranchTests, CheckpointKit):
+    """What is awaited goes another way in appends and checkpoints of sessions, which is what these are about."""
 
     ways = ("async",)

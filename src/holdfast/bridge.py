@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -104,6 +106,8 @@ class Bridge:
         self._timeout = timeout
         self._pool = ThreadPoolExecutor(WORKERS, "holdfast")
         self._closed = False
+        self._pid = os.getpid()
+        self._entering = threading.Lock()
         self._later = store if isinstance(store, Submits) else None
         self._at_once = store if isinstance(store, CommitsAtOnce) else None
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = WeakKeyDictionary()
@@ -113,6 +117,8 @@ class Bridge:
         """Call a function on the pool; an async function among its arguments runs on this loop."""
         if self._closed:
             raise BackendError("the store is closed; open it again")
+        if os.getpid() != self._pid:  # where the threads of its pool are not
+            raise BackendError("the store was opened before a fork; open it again in the child process")
         loop = asyncio.get_running_loop()
         given = cast(tuple[object, ...], args)
         if any(map(inspect.iscoroutinefunction, given)):
@@ -126,10 +132,11 @@ class Bridge:
         """Carry out a plan, holding no thread where the store can answer later."""
         if self._later is None:
             return await self.call(self._carry_out, partial(make, *args, **kwargs), timeout)
+        seconds = self._timeout if timeout is None else check_timeout(timeout)
         plan = make(*args, **kwargs)
         if plan.blocks:
             return await self.call(self._carry_out, lambda: plan, timeout)
-        limit = until(self._timeout if timeout is None else check_timeout(timeout))
+        limit = until(seconds)
         loop = asyncio.get_running_loop()
         asked = self._ask(loop, plan, limit)
         try:
@@ -163,12 +170,13 @@ class Bridge:
         return asked
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
-        turn = self._turns.get(loop)
-        if turn is None:
-            for ended in [one for one in self._turns if one.is_closed()]:
-                del self._turns[ended]
-            turn = self._turns[loop] = _Turn()
-        self._last = loop, turn
+        with self._entering:  # by loops of several threads
+            turn = self._turns.get(loop)
+            if turn is None:
+                for ended in [one for one in self._turns if one.is_closed()]:
+                    del self._turns[ended]
+                turn = self._turns[loop] = _Turn()
+            self._last = loop, turn
         return turn
 
     def _commit(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:

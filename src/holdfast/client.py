@@ -97,6 +97,7 @@ class Holdfast(Searching):
         vector_cache_bytes: int = CACHE_BYTES,
         vector_index_from: int | None = INDEX_FROM,
     ) -> None:
+        self._twin: Any = None  # the AsyncHoldfast that adapters of it share
         stamps = Stamps(clock)
         if blobs is None and isinstance(store, KeepsBlobs):
             blobs = store.blobs()

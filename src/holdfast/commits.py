@@ -24,7 +24,7 @@ from holdfast.contracts import (
     Taken,
     Write,
 )
-from holdfast.deadlines import DEFAULT_TIMEOUT_S, deadline
+from holdfast.deadlines import deadline
 from holdfast.errors import Busy
 from holdfast.kinds import Kind
 
@@ -55,12 +55,12 @@ class Plan(Struct, Generic[R], eq=False):
         """The caller's answer, once the writes are done."""
         raise NotImplementedError
 
-    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> R:
-        """Commit, and answer; Busy at the present call's limit, or after so many seconds where it has none."""
+    def carry_out(self, store: RecordStore) -> R:
+        """Commit, and answer; Busy at the present call's limit."""
         try:
             store.commit(self.writes, self.rebase)
         except (Moved, Taken):
-            _insist(store, self.rebase, timeout)
+            _insist(store, self.rebase)
         return self.finish()
 
 
@@ -75,8 +75,8 @@ def commit(store: RecordStore, rebase: Rebase, writes: Sequence[Write] | None = 
         _insist(store, rebase)
 
 
-def _insist(store: RecordStore, rebase: Rebase, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-    until, pause = deadline(timeout), _FIRST_PAUSE_S
+def _insist(store: RecordStore, rebase: Rebase) -> None:
+    until, pause = deadline(), _FIRST_PAUSE_S
     while True:
         seen = Watching(store)
         writes = rebase(seen)

@@ -1,8 +1,9 @@
 """How long the present call may take.
 
-A public method opens `within(timeout)`; whatever waits below it asks `remaining()`. Calls made inside
-another call share the outer limit. An interrupt may come in before a call has taken its limit back; so what is
-remembered is the call and not the limit, and is forgotten with the call.
+A public method opens `within(timeout)`, unless it is a single commit with the usual limit, to which stores keep by
+themselves; whatever waits below it asks `remaining()`. Calls made inside another call share the outer limit. An
+interrupt may come in before a call has taken its limit back; so what is remembered is the call and not the limit, and
+is forgotten with the call.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from holdfast.capturing import Instant, stage
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import Plan, commit
 from holdfast.contracts import Insert, Reader, Record, RecordStore, Write
-from holdfast.deadlines import DEFAULT_TIMEOUT_S, remaining, within
+from holdfast.deadlines import remaining
 from holdfast.errors import Busy, Conflict, InvalidInput
 from holdfast.finding import Finding
 from holdfast.ids import check_id, moment, new_id
@@ -26,19 +26,16 @@ from holdfast.settling import settle
 
 T = TypeVar("T")
 
-_NONE: tuple[()] = ()
 
-
-class KeepAll(Plan[Checkpoint]):
-    """A checkpoint of an agent, which takes as many commits as its sessions need."""
+class Blocking(Plan[Checkpoint]):
+    """A checkpoint that is not for an event loop to make: it takes several commits, or a while to check."""
 
     blocks = True
 
     make: Callable[[], Checkpoint]
 
-    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> Checkpoint:  # noqa: ARG002 — its maker has it
-        with within(timeout):
-            return self.make()
+    def carry_out(self, store: RecordStore) -> Checkpoint:  # noqa: ARG002 — its maker has it
+        return self.make()
 
 
 class Keeping(Finding):
@@ -74,7 +71,9 @@ class Keeping(Finding):
         A second one of the same session and step is AlreadyExists if it says something else, unless
         `replace=True`.
         """
-        plan = self._plan_create(
+        return self._submit(
+            self._plan_create,
+            timeout,
             agent_id,
             session_id,
             messages,
@@ -95,10 +94,6 @@ class Keeping(Finding):
             ttl,
             replace,
         )
-        if timeout is None:
-            return plan.carry_out(self._store, self._ground.timeout)
-        with self._within(timeout):
-            return plan.carry_out(self._store)
 
     def _plan_create(
         self,
@@ -143,23 +138,37 @@ class Keeping(Finding):
             protected=protected,
             description=description,
             metadata=metadata,
-            partial_results=[] if partial_results is _NONE else _listed(partial_results, "partial_results"),
-            tool_calls=[] if tool_calls is _NONE else _listed(tool_calls, "tool_calls"),
+            partial_results=_listed(partial_results, "partial_results"),
+            tool_calls=_listed(tool_calls, "tool_calls"),
             extra=extra,
             parent_id=parent_id,
             created_at=now,
             expires_at=expires,
         )
-        _check_draft(draft)
+        if step is not None and (not isinstance(step, int) or not 0 <= step < 2**63):
+            raise InvalidInput(f"step is a whole number from 0, not {step!r}")
         if session_id is None:
             if messages:
                 raise InvalidInput("messages are appended to a session; name its session_id")
-            return KeepAll(None, partial(self._of_agent, check_id(agent_id, "agent id"), draft))
+            return Blocking(None, partial(self._of_agent, check_id(agent_id, "agent id"), draft))
         if type(session_id) is not str or session_id not in self._ground.heads:
             check_id(session_id, "session id")
+        if _has_json(draft):
+            return Blocking(None, partial(self._of_session, session_id, draft, messages, replace))
         return keep(self._ground, session_id, draft, appends.say(messages), replace)
 
+    def _of_session(
+        self,
+        session_id: str,
+        draft: StoredCheckpoint,
+        messages: Sequence[Message | dict[str, Any]],
+        overwrite: bool,
+    ) -> Checkpoint:
+        _check_json(draft)
+        return keep(self._ground, session_id, draft, appends.say(messages), overwrite).carry_out(self._store)
+
     def _of_agent(self, agent_id: str, draft: StoredCheckpoint) -> Checkpoint:
+        _check_json(draft)
         self._stage(agent_id)
         made: list[Record] = []
 
@@ -229,16 +238,18 @@ def _listed(given: Sequence[T], what: str) -> list[T]:
     return [*given]
 
 
-def _check_draft(draft: StoredCheckpoint) -> None:
-    if draft.metadata is not None or draft.extra is not None or draft.partial_results:
-        for name in ("metadata", "partial_results", "extra"):
-            codec.check_json(getattr(draft, name), f"checkpoint {name}")
+def _has_json(draft: StoredCheckpoint) -> bool:
+    """Whether it has values of the caller's, which may be large."""
+    return not (draft.metadata is draft.extra is None) or bool(draft.partial_results or draft.tool_calls)
+
+
+def _check_json(draft: StoredCheckpoint) -> None:
+    for name in ("metadata", "partial_results", "extra"):
+        codec.check_json(getattr(draft, name), f"checkpoint {name}")
     for call in draft.tool_calls:
         if not isinstance(call, ToolCall):
             raise InvalidInput(f"tool_calls are ToolCalls, not {type(call).__name__}")
         codec.check_json(call.arguments, f"the arguments of tool call {call.id!r}")
-    if draft.step is not None and (not isinstance(draft.step, int) or not 0 <= draft.step < 2**63):
-        raise InvalidInput(f"step is a whole number from 0, not {draft.step!r}")
 
 
 def _check_ttl(ttl: float) -> float:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 
 from holdfast import appends
 from holdfast.appends import Said
 from holdfast.automatic import Automatic
+from holdfast.commits import Plan
 from holdfast.contracts import BlobStore, RecordStore
-from holdfast.deadlines import within
+from holdfast.deadlines import DEFAULT_TIMEOUT_S, within
 from holdfast.errors import InvalidInput
 from holdfast.history import Seen
 from holdfast.ids import Stamps
 from holdfast.model import Message
 from holdfast.parts import INLINE_LIMIT
 from holdfast.sweeps import Sweeps
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _REMEMBERED = 4096
 
@@ -45,8 +49,15 @@ class Ground(Struct, frozen=True):
     def say(self, messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
         """Encode and check what is to be appended, and put its large parts as blobs."""
         said = appends.say(messages)
-        if self.blobs is None or not appends.has_blobs(said, self.inline_limit):
-            return said
+        return self.lighten(said) if self.has_blobs(said) else said
+
+    def has_blobs(self, said: Sequence[Said]) -> bool:
+        """Whether there may be something to lighten."""
+        return self.blobs is not None and appends.has_blobs(said, self.inline_limit)
+
+    def lighten(self, said: Sequence[Said]) -> list[Said]:
+        """Put large parts as blobs."""
+        assert self.blobs is not None
         return appends.lighten(said, self.store, self.blobs, self.inline_limit)
 
 
@@ -57,6 +68,20 @@ class Noun:
         self._ground = ground
         self._store = ground.store
         self._stamps = ground.stamps
+
+    def _submit(self, make: Callable[P, Plan[R]], timeout: float | None, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Make a plan and carry it out, within the limit of the call.
+
+        A store that was opened with the usual limit keeps to that by itself in a single commit.
+        """
+        if timeout is not None or self._ground.timeout != DEFAULT_TIMEOUT_S:
+            with self._within(timeout):
+                return make(*args, **kwargs).carry_out(self._store)
+        plan = make(*args, **kwargs)
+        if not plan.blocks:
+            return plan.carry_out(self._store)
+        with self._within(None):
+            return plan.carry_out(self._store)
 
     def _within(self, timeout: float | None) -> within:
         """The limit of one call: its own, or the store's."""

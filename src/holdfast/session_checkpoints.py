@@ -12,7 +12,6 @@ from holdfast import checkpoint_records as records
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import Plan
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, RecordStore, Write
-from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import AlreadyExists
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Seen
@@ -82,11 +81,9 @@ class KeepMoving(Keep):
 
     blocks = True
 
-    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> Checkpoint:
-        ground = self.ground
-        assert ground.blobs is not None
-        self.said = appends.lighten(self.said, store, ground.blobs, ground.inline_limit)
-        return super().carry_out(store, timeout)
+    def carry_out(self, store: RecordStore) -> Checkpoint:
+        self.said = self.ground.lighten(self.said)
+        return super().carry_out(store)
 
 
 def keep(
@@ -96,7 +93,7 @@ def keep(
 
     Whoever makes a checkpoint moves the head, so that no other of this step can have come since.
     """
-    if ground.blobs is not None and appends.has_blobs(said, ground.inline_limit):
+    if ground.has_blobs(said):
         return KeepMoving(None, ground, session_id, draft, said, overwrite, None)
     seen = None if overwrite else ground.heads.get(session_id)
     if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):

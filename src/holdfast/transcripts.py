@@ -9,7 +9,6 @@ from typing import Any
 from holdfast import appends, blobs, codec, cursors, execution_records, history
 from holdfast.commits import Plan, commit, get
 from holdfast.contracts import Delete, Put, Query, Reader, Record, RecordStore, Write
-from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.forgetting import forget
@@ -49,11 +48,9 @@ class Moving(Appending):
 
     blocks = True
 
-    def carry_out(self, store: RecordStore, timeout: float = DEFAULT_TIMEOUT_S) -> list[Message]:
-        ground = self.ground
-        assert ground.blobs is not None
-        self.said = appends.lighten(self.said, store, ground.blobs, ground.inline_limit)
-        return super().carry_out(store, timeout)
+    def carry_out(self, store: RecordStore) -> list[Message]:
+        self.said = self.ground.lighten(self.said)
+        return super().carry_out(store)
 
 
 class Transcripts(Noun):
@@ -72,11 +69,7 @@ class Transcripts(Noun):
         With a `parent` that is not the head they open a branch, which becomes the active one unless
         `activate=False`; `parent=ROOT` stands in front of the first message.
         """
-        plan = self._plan_append(session_id, messages, parent, activate)
-        if timeout is None:
-            return plan.carry_out(self._store, self._ground.timeout)
-        with self._within(timeout):
-            return plan.carry_out(self._store)
+        return self._submit(self._plan_append, timeout, session_id, messages, parent, activate)
 
     def _plan_append(
         self, session_id: str, messages: Sequence[Message | dict[str, Any]], parent: str | None, activate: bool
@@ -87,7 +80,7 @@ class Transcripts(Noun):
         if parent is not None and parent != appends.ROOT:
             check_id(parent, "parent id")
         said = appends.say(messages)
-        if self._ground.blobs is not None and appends.has_blobs(said, self._ground.inline_limit):
+        if self._ground.has_blobs(said):
             return Moving(None, self._ground, session_id, said, parent, activate, None)
         if seen is None or not said or parent is not None or not appends.goes_on(seen.pointer, said):
             return Appending(None, self._ground, session_id, said, parent, activate, None)

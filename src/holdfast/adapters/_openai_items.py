@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,17 +22,17 @@ from holdfast.model import Image, Json, JsonPart, Message, Part, Text
 
 KEY = "openai"
 _GONE = "[redacted]"
-_TEXTS = ("input_text", "output_text", "summary_text", "reasoning_text", "text", "refusal")
+_FEW, _SHORT = 16, 8_192  # items, and bytes of all of them together
 
 
-def is_text(item: Json) -> bool:
-    """Whether an item says texts and nothing else: no image, whose reading takes a while."""
-    said = [value for value in item.values() if isinstance(value, list | dict)] if isinstance(item, dict) else [None]
-    return all(isinstance(parts, list) and all(map(_is_text_part, parts)) for parts in said)
-
-
-def _is_text_part(part: Json) -> bool:
-    return isinstance(part, dict) and part.get("type") in _TEXTS
+def are_short(items: Sequence[Json]) -> bool:
+    """Whether items are few and small, so that making messages of them takes moments."""
+    if not isinstance(items, list) or len(items) > _FEW:
+        return False
+    try:
+        return len(codec.encode(items, "items")) <= _SHORT
+    except InvalidInput:
+        return False  # which is said when a message is made of it
 
 
 def messages_of(items: Iterable[Json]) -> list[Message]:

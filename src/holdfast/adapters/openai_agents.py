@@ -21,7 +21,7 @@ with needing("openai-agents"):
 
 from holdfast import history
 from holdfast.adapters._awaited import Awaited
-from holdfast.adapters._openai_items import is_text, items_of, messages_of
+from holdfast.adapters._openai_items import are_short, items_of, messages_of
 from holdfast.adapters._together import lots
 from holdfast.aio import AsyncHoldfast
 from holdfast.appends import ROOT
@@ -36,7 +36,6 @@ from holdfast.model import Found, Message, Session, Tree, Usage, UsageTotal
 __all__ = ["HoldfastSession", "Turn"]
 
 _BATCH = 400  # items of one commit
-_FEW = 16  # items that an event loop may add by itself
 _ATTEMPTS = 100  # to pop what is the last item, while others write
 _LOOK_BACK = 64  # messages in which a call or an answer of late is looked for
 
@@ -90,16 +89,14 @@ class HoldfastSession:
             await self._store.call(self._add, items)
 
     async def _added_at_once(self, items: Sequence[Any]) -> bool:
-        """Add items without a thread; False, with nothing done, if that takes more than one short commit."""
-        if len(items) > _FEW or not all(map(is_text, items)):
-            return False
-        messages = messages_of(items)
-        if not _are_named(messages) or len(list(lots(messages, _BATCH))) > 1:
+        """Add items without a thread, where that takes moments; False, with nothing done, where it does not."""
+        messages = messages_of(items) if are_short(items) else []
+        if not messages or not _are_named(messages):
             return False
         try:
             await self._store.aio.sessions.append(self.session_id, *messages)
         except NotFound:
-            return False
+            return False  # it is the first
         return True
 
     async def pop_item(self) -> TResponseInputItem | None:

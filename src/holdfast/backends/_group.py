@@ -166,6 +166,8 @@ class GroupCommit:
             raise expired()
         try:
             with self._turn.in_use:
+                if self._ended:
+                    raise closed()
                 yield
         finally:
             self._pass_on()

@@ -127,15 +127,18 @@ class FileLock(Queued):
 
     def __init__(self, path: str) -> None:
         super().__init__()
+        self.held = False  # or about to be, so that who finds it so after an interrupt can let go
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def take_free(self) -> bool:
         """Take the lock if nobody has it and nobody of this process waits for it."""
         if self._wait is not None:
             return False
+        self.held = True
         try:
             _flock(self._fd, _TRY)
         except BlockingIOError:
+            self.held = False
             return False
         return True
 
@@ -152,11 +155,13 @@ class FileLock(Queued):
         return self._is_granted(wait, until)
 
     def _take(self, shared: bool, blocking: int) -> bool:  # noqa: ARG002 — it is held alone
+        self.held = True
         _flock(self._fd, fcntl.LOCK_EX | blocking)
         return True
 
     def _let_go(self) -> None:
         _flock(self._fd, _LET_GO)
+        self.held = False
 
     def _give_back(self) -> None:
         os.close(self._fd)

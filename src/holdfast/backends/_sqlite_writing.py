@@ -53,17 +53,17 @@ class Writing:
     def alone(self, writes: Sequence[Write] | None, rebase: Rebase | None) -> Sequence[Write]:
         """Commit what was planned or, where that is refused, what `rebase` makes of what is there."""
         if self._con.in_transaction:
-            self._undo()  # what an interrupted commit has left open: what joined it would never be committed
+            self.undo()  # what an interrupted commit has left open: what joined it would never be committed
         try:
             return self._at_a_stroke(writes) or self._one_by_one(writes, rebase)
         except BaseException:
-            self._undo()
+            self.undo()
             raise
 
     def together(self, batch: Sequence[Request | Planned]) -> Sequence[Outcome]:
         """What came of each commit, in one transaction; a refusal undoes its own alone."""
         if self._con.in_transaction:
-            self._undo()
+            self.undo()
         applied = self._at_a_stroke(batch[0].writes) if len(batch) == 1 else None
         if applied is not None:
             return [applied]
@@ -72,7 +72,7 @@ class Writing:
             outcomes = self._hopefully(batch) or self._one_after_another(batch)
             self._cursor.execute("COMMIT")
         except BaseException:
-            self._undo()
+            self.undo()
             raise
         return outcomes
 
@@ -83,7 +83,8 @@ class Writing:
         for table in self._logs:
             table.begin()
 
-    def _undo(self) -> None:
+    def undo(self) -> None:
+        """Undo what is not committed; fine if there is nothing."""
         self._forget()  # first, so that an interrupt in between leaves a transaction, which is undone again
         if self._con.in_transaction:
             self._cursor.execute("ROLLBACK")
@@ -99,7 +100,7 @@ class Writing:
         except (Moved, Taken):
             if writes is None or rebase is None:
                 raise
-            self._undo()
+            self.undo()
             self._begin()
             applied = self._planned(rebase)
         self._cursor.execute("COMMIT")
@@ -123,7 +124,7 @@ class Writing:
         except apsw.Error:
             raise
         except Exception:  # noqa: BLE001 — each is done again by itself, and then says it
-            self._undo()
+            self.undo()
             self._begin()
             return None
 

@@ -47,6 +47,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0001, 0.05
 MOMENT_S = 0.002  # as long as an event loop may wait for a sync
 MOST_AT_ONCE = 64  # commits that it may do by itself in one go
 WAL_LIMIT = 16 * 1024 * 1024
+TRIES_TO_EMPTY = 5  # the log, while others write
 
 
 class SqliteStore:
@@ -89,8 +90,8 @@ class SqliteStore:
     def _open(self, namespace: str) -> None:
         if self._line is not None:
             # The first open of a fresh file is a race between processes, so it queues like any commit.
-            self._take(self._line)
             try:
+                self._take(self._line)
                 self._set_up()
                 self.space = schema.prepare(self._con, namespace, KINDS)
             finally:
@@ -124,9 +125,10 @@ class SqliteStore:
         self._line.form()
         if self._until is None:
             self._until = deadline(self._timeout)
-        if time.monotonic() >= self._until:
+        left = self._until - time.monotonic()
+        if left <= 0:
             return False
-        time.sleep(min(SHORTEST_PAUSE_S * 2**tries, LONGEST_PAUSE_S))
+        time.sleep(min(SHORTEST_PAUSE_S * 2**tries, LONGEST_PAUSE_S, left))
         return True
 
     # reading
@@ -179,7 +181,7 @@ class SqliteStore:
     def _if_free(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
         """What came of these, each by itself; None, with nothing done, while another process has the file."""
         assert self._line is not None
-        queued = self._line.is_formed()
+        queued = self._queues(self._line)
         if queued and not self._line.take_free():
             return None
         try:
@@ -198,7 +200,7 @@ class SqliteStore:
         if self._unsynced is not None:
             raise self._stopped()
         try:
-            if line.is_formed():
+            if self._queues(line):
                 applied = self._in_line(line, writing, writes, rebase)
             else:
                 self._until = 0.0  # for SQLite not to wait
@@ -210,6 +212,14 @@ class SqliteStore:
             raise translate(cause) from cause
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
         return applied
+
+    def _queues(self, line: Line) -> bool:
+        """Whether writers queue just now; where they do not, what an interrupted call has left taken is given back."""
+        if line.is_formed():
+            return True
+        if line.held:
+            line.release()
+        return False
 
     def _in_line(
         self, line: Line, writing: Writing, writes: Sequence[Write] | None, rebase: Rebase | None
@@ -246,11 +256,15 @@ class SqliteStore:
 
     def _commit_together(self, batch: list[Request]) -> None:
         """One transaction for the whole batch, under the lock that processes queue on."""
-        try:
-            batch = self._take_lock(batch)
-            outcomes = self._carry_out(batch, max(one.deadline for one in batch), True) if batch else ()
-        except apsw.Error as cause:
-            raise translate(cause) from cause
+        outcomes: Sequence[Outcome] = ()
+        while batch := self._take_lock(batch):
+            try:
+                outcomes = self._carry_out(batch, min(one.deadline for one in batch), True)
+                break
+            except apsw.BusyError:
+                batch = _in_time(batch)  # another writer has SQLite's own lock, and nothing was begun
+            except apsw.Error as cause:
+                raise translate(cause) from cause
         for request, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 request.finish(error=outcome)
@@ -277,11 +291,7 @@ class SqliteStore:
     def _take_lock(self, batch: list[Request]) -> list[Request]:
         assert self._line is not None
         while batch and not self._line.acquire(min(request.deadline for request in batch)):
-            present = time.monotonic()
-            for request in batch:
-                if request.deadline <= present:
-                    request.finish(error=expired())
-            batch = [request for request in batch if not request.done]
+            batch = _in_time(batch)
         return batch
 
     # the store as a whole
@@ -315,20 +325,35 @@ class SqliteStore:
         """Empty the log, which holds pages as they were before a deletion; one that readers need stays for now."""
         self._opened.to_write()
         with translated(), self._exclusive():
-            self._con.execute("BEGIN IMMEDIATE")  # behind whoever writes already
-            self._con.execute("COMMIT")
-            self._until = time.monotonic()
-            self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            for _ in range(TRIES_TO_EMPTY):
+                self._wait_for_writer()
+                self._until = time.monotonic()
+                ((busy, *_counts),) = self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if not busy:
+                    return
+
+    def _wait_for_writer(self) -> None:
+        """Until one that is on its way without queueing has written; those who come now queue."""
+        assert self._line is not None
+        self._until = None
+        self._line.form()
+        try:
+            self._con.execute("BEGIN IMMEDIATE")
+        finally:
+            if self._con.in_transaction:
+                self._con.execute("ROLLBACK")
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """No other writer of this process for as long as the block lasts, and those of others queue behind it."""
+        """No other writer of this process for as long as the block lasts, and of others none that queues."""
         assert self._line is not None
+        assert self._writing is not None
         with self._group.alone():
             self._until = None
             self._line.form()
-            self._take(self._line)
             try:
+                self._take(self._line)
+                self._writing.undo()
                 yield
             finally:
                 self._line.release()
@@ -357,6 +382,15 @@ class SqliteStore:
         self._log.close()
         if self._line is not None:
             self._line.close()
+
+
+def _in_time(batch: list[Request]) -> list[Request]:
+    """Those whose limit is not reached; the others are told so."""
+    present = time.monotonic()
+    for request in batch:
+        if request.deadline <= present:
+            request.finish(error=expired())
+    return [request for request in batch if not request.done]
 
 
 def _engine_check(con: apsw.Connection) -> Iterator[str]:

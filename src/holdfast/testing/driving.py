@@ -95,7 +95,8 @@ class HoldfastKit(StoreKit):
     """A fresh Holdfast for each test, verified when the test is over.
 
     Where a store does not answer later by itself (`Submits`), the async surface is threads, the same for all: such a
-    backend may say `ways = ("sync",)`. Where one does, appends alone go another way: it awaits the tests of those.
+    backend may say `ways = ("sync",)`. Where one does, appends and checkpoints of sessions go another way: it awaits
+    the tests of those.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("sync", "async")
