@@ -47,7 +47,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.0001, 0.05
 MOMENT_S = 0.002  # as long as an event loop may wait for a sync
 MOST_AT_ONCE = 64  # commits that it may do by itself in one go
 WAL_LIMIT = 16 * 1024 * 1024
-TRIES_TO_EMPTY = 5  # the log, while others write
+READERS_WAIT_S = 0.05  # for who reads, or was on its way to write, before the log stays as it is for now
 
 
 class SqliteStore:
@@ -325,23 +325,8 @@ class SqliteStore:
         """Empty the log, which holds pages as they were before a deletion; one that readers need stays for now."""
         self._opened.to_write()
         with translated(), self._exclusive():
-            for _ in range(TRIES_TO_EMPTY):
-                self._wait_for_writer()
-                self._until = time.monotonic()
-                ((busy, *_counts),) = self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                if not busy:
-                    return
-
-    def _wait_for_writer(self) -> None:
-        """Until one that is on its way without queueing has written; those who come now queue."""
-        assert self._line is not None
-        self._until = None
-        self._line.form()
-        try:
-            self._con.execute("BEGIN IMMEDIATE")
-        finally:
-            if self._con.in_transaction:
-                self._con.execute("ROLLBACK")
+            self._until = time.monotonic() + READERS_WAIT_S
+            self._con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -350,9 +335,9 @@ class SqliteStore:
         assert self._writing is not None
         with self._group.alone():
             self._until = None
-            self._line.form()
             try:
                 self._take(self._line)
+                self._line.form()
                 self._writing.undo()
                 yield
             finally:
