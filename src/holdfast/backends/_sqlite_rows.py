@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import apsw
 
+from holdfast.contracts import Key, Record
 from holdfast.errors import IntegrityError
 from holdfast.filters import Scalar
-from holdfast.kinds import Field
+from holdfast.kinds import Field, Kind, Type
 
 Row = tuple[Any, ...]
 Runs = apsw.Connection | apsw.Cursor
+Make = Callable[..., list[Record]]  # of rows, and of what is known of their keys
 
 _NOTHING = "x''"
+_TYPES: Mapping[Type, type] = {"text": str, "int": int, "bytes": bytes}
 
 
 class Careful:
@@ -30,9 +34,9 @@ class Careful:
         names = [f'"{column.name}"' for column in columns]
         instead = (_NOTHING if column.type == "bytes" else _bytes(column.name) for column in columns)
         careful = [_unless_text(column.name, text) for column, text in zip(columns, instead, strict=True)]
-        rest = f"{bytes_of('body')} FROM {table}"
-        self.select = f"SELECT {', '.join(names)}, digest, {rest}"
-        self._careful = f"SELECT {', '.join(careful)}, {_unless_text('digest', _NOTHING)}, {rest}"
+        body = f"{bytes_of('body')} FROM {table}"
+        self.select = f"SELECT {', '.join([*names, 'digest', body])}"
+        self._careful = f"SELECT {', '.join([*careful, _unless_text('digest', _NOTHING), body])}"
 
     def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...]) -> list[Row]:
         """All rows of a statement that begins with `select`."""
@@ -48,6 +52,65 @@ class Careful:
         stored = {place: row[place] for place in self._loose if isinstance(row[place], bytes)}
         texts = {place: value.decode(errors="surrogateescape") for place, value in stored.items()}
         return tuple(texts.get(place, value) for place, value in enumerate(row))
+
+
+class Finder:
+    """Reads records of a kind, of whose key the first parts are known."""
+
+    def __init__(self, kind: Kind, known: int) -> None:
+        self._kind, self._known = kind, known
+        self._columns = kind.columns()[known:]
+        self._careful = Careful(self._columns, kind.name)
+        self.select = self._careful.select
+        self._make: Make | None = None
+
+    def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...], known: Key) -> list[Record]:
+        """All that a statement finds which begins with `select`; one with a value of a wrong type fits no checksum."""
+        make = self._make
+        if make is None:
+            make = self._make = _maker(self._kind, self._known)
+        rows = self._careful.fetch(con, statement, values)
+        found = make(rows, *known)
+        if len(found) == len(rows):
+            return found
+        return [(make([row], *known) or make([self._typed(row)], *known))[0] for row in rows]
+
+    def _typed(self, row: Row) -> Row:
+        needed = len(self._kind.key) - self._known
+        values = zip(row[:-2], self._columns, strict=True)
+        typed = [_as_typed(value, column.type, place >= needed) for place, (value, column) in enumerate(values)]
+        return (*typed, b"", row[-1])
+
+
+@cache
+def _maker(kind: Kind, known: int) -> Make:
+    """What makes records of rows and the known parts of their key, and leaves out rows with a value of a wrong type.
+
+    It is compiled for the kind, whose names are the code's own: to take rows apart by a loop over columns takes twice
+    as long. Of checkpoints whose owner is known:
+
+        lambda rows, owner_, : [
+            Record(kind, (owner_, at_, ), body, digest, (id_, step_, ))
+            for at_, id_, step_, digest, body in rows
+            if type(at_) is int and type(digest) is bytes and (id_ is None or type(id_) is str) and …
+        ]
+    """
+    types = {f"{column.name}_": _TYPES[column.type].__name__ for column in kind.columns()}
+    keys, fields = [*types][: len(kind.key)], [*types][len(kind.key) :]
+    sound = [*(f"type({name}) is {types[name]}" for name in keys[known:]), "type(digest) is bytes"]
+    sound += [f"({name} is None or type({name}) is {types[name]})" for name in fields]
+    given, found, beside = ("".join(f"{name}, " for name in some) for some in (keys[:known], keys[known:], fields))
+    made = f"Record(kind, ({given}{found}), body, digest, ({beside}))"
+    each = f"for {found}{beside}digest, body in rows if {' and '.join(sound)}"
+    make: Make = eval(f"lambda rows, {given}: [{made} {each}]", {"Record": Record, "kind": kind})
+    return make
+
+
+def _as_typed(value: object, type: Type, may_be_none: bool) -> Scalar:
+    """A value as its column should have it; what it is instead is told where that can be."""
+    if isinstance(value, _TYPES[type]) or (value is None and may_be_none):
+        return value  # type: ignore[return-value]
+    return ascii(value) if type == "text" else -1 if type == "int" else b""
 
 
 def bytes_of(name: str) -> str:

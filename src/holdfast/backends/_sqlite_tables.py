@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import is_not, itemgetter
+from operator import itemgetter
+from typing import TypeAlias
 
 import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LogTable
-from holdfast.backends._sqlite_rows import Careful, Row, Runs, checked
+from holdfast.backends._sqlite_rows import Finder, Runs, checked
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.errors import IntegrityError
 from holdfast.filters import Filter, Scalar
-from holdfast.kinds import Kind, Type
+from holdfast.kinds import Kind
 
-_TYPES: Mapping[Type, type] = {"text": str, "int": int, "bytes": bytes}
+Sought: TypeAlias = tuple[str, list[Scalar]]  # a statement, and what is bound to it beside the space
 
 
 class PlainTable:
@@ -30,9 +31,8 @@ class PlainTable:
         keys = names[: self._depth]
         by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
-        self._careful = Careful(kind.columns(), kind.name)
-        self._select = self._careful.select
-        self._get = f"{self._select} WHERE {by_key}"
+        self._finders = [Finder(kind, known) for known in range(self._depth + 1)]
+        self._get = f"{self._finders[-1].select} WHERE {by_key}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
@@ -42,7 +42,6 @@ class PlainTable:
         self._still = _pick([place for place, indexed in places if indexed])
         self._quiet = self.updating(_bound)
         self._ranges: dict[tuple[object, ...], str] = {}
-        self._sound: set[tuple[type, ...]] = set()  # the types of rows that were found to be right
 
     def inserting(self, value: Callable[[str], str]) -> str:
         """The statement that inserts a row; `value` says where that of a column comes from."""
@@ -85,24 +84,9 @@ class PlainTable:
     def _index(self, fields: tuple[str, ...]) -> str:
         return f"{self.kind.name}_by_{'_'.join(fields)}"
 
-    def record(self, row: Row) -> Record:
-        if tuple(map(type, row)) not in self._sound:
-            row = self._checked(row)
-        return Record(self.kind, row[: self._depth], row[-1], row[-2], row[self._depth : -2])
-
-    def _checked(self, row: Row) -> Row:
-        """The row; where damage has made a value another type, one that has the right types and fits no checksum."""
-        nulls = [*[False] * self._depth, *[True] * len(self.kind.fields)]  # where None may be
-        typed = zip(row[:-2], self.kind.columns(), nulls, strict=True)
-        values = tuple(_as_typed(value, column.type, may_be_none) for value, column, may_be_none in typed)
-        if any(map(is_not, values, row)) or type(row[-2]) is not bytes:
-            return (*values, b"", row[-1])
-        self._sound.add(tuple(map(type, row)))
-        return row
-
     def get(self, con: Runs, key: Key) -> Record | None:
-        rows = self._careful.fetch(con, self._get, (self._space, *key))
-        return self.record(rows[0]) if rows else None
+        found = self._finders[-1].fetch(con, self._get, (self._space, *key), key)
+        return found[0] if found else None
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
         try:
@@ -141,22 +125,18 @@ class PlainTable:
             raise Taken(record, rival) from None
         if con.connection.changes() == 0:
             if over == b"":
-                raise IntegrityError(f"{record.kind.name} {key} is damaged; run verify")  # as `_checked` found it
+                raise IntegrityError(f"{record.kind.name} {key} is damaged; run verify")  # as its Finder says
             if over is not None:
                 raise Moved(record.kind, key, self.get(con, key))
             self.insert(con, record)
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:
-        if not query.where and query.after is None:
-            return map(self.record, self._careful.fetch(con, *self._by_range(query)))
-        parts, values = _sql.where(query)
-        clause = " AND ".join(["space = ?", *parts])
-        index = _sql.chosen_index(query)
-        hint = "" if index is None else f" INDEXED BY {self._index(index)}"
-        statement = f"{self._select}{hint} WHERE {clause}{_sql.order_by(query)}"
-        return map(self.record, self._careful.fetch(con, statement, (self._space, *values)))
+        finder = self._finders[len(query.prefix)]
+        plain = not query.where and query.after is None
+        statement, values = self._by_range(finder, query) if plain else self._by_filter(finder, query)
+        return iter(finder.fetch(con, statement, (self._space, *values), query.prefix))
 
-    def _by_range(self, query: Query) -> tuple[str, tuple[Scalar, ...]]:
+    def _by_range(self, finder: Finder, query: Query) -> Sought:
         """The statement for a prefix and a range of keys, made once for all that differ in values only."""
         low, high = query.low, query.high
         shape = (len(query.prefix), low is None, high is None, query.order, query.reverse)
@@ -165,9 +145,16 @@ class PlainTable:
             parts, _ = _sql.where(query)
             clause = " AND ".join(["space = ?", *parts])
             order = _sql.order_by(replace(query, limit=None))
-            statement = self._ranges[shape] = f"{self._select} WHERE {clause}{order} LIMIT ?"
+            statement = self._ranges[shape] = f"{finder.select} WHERE {clause}{order} LIMIT ?"
         bounds = [bound for bound in (low, high) if bound is not None]
-        return statement, (self._space, *query.prefix, *bounds, -1 if query.limit is None else query.limit)
+        return statement, [*query.prefix, *bounds, -1 if query.limit is None else query.limit]
+
+    def _by_filter(self, finder: Finder, query: Query) -> Sought:
+        parts, values = _sql.where(query)
+        clause = " AND ".join(["space = ?", *parts])
+        index = _sql.chosen_index(query)
+        hint = "" if index is None else f" INDEXED BY {self._index(index)}"
+        return f"{finder.select}{hint} WHERE {clause}{_sql.order_by(query)}", values
 
     def delete(self, con: apsw.Cursor, query: Query) -> None:
         parts, values = _sql.where(query)
@@ -187,13 +174,6 @@ class PlainTable:
         clause = " AND ".join(["space = ?", *parts])
         found = con.execute(f"SELECT {what} FROM {self.kind.name} WHERE {clause}", (self._space, *values))
         return int(found.fetchone()[0])  # type: ignore[index]
-
-
-def _as_typed(value: object, type: Type, may_be_none: bool) -> Scalar:
-    """A value as its column should have it; what it is instead is told where that can be."""
-    if isinstance(value, _TYPES[type]) or (value is None and may_be_none):
-        return value  # type: ignore[return-value]
-    return ascii(value) if type == "text" else -1 if type == "int" else b""
 
 
 def _bound(_column: str) -> str:
