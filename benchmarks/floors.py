@@ -77,7 +77,7 @@ TABLES = (
     " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (id, family))",
     "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)",
     "CREATE TABLE checkpoints (space INTEGER NOT NULL, owner TEXT, at INTEGER, id TEXT, step INTEGER,"
-    " expires_at INTEGER, digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
+    " digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
     "CREATE INDEX heads_by_agent_id ON heads (space, agent_id) WHERE agent_id IS NOT NULL",
     "CREATE INDEX heads_by_user_id ON heads (space, user_id) WHERE user_id IS NOT NULL",
     "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",
@@ -100,11 +100,11 @@ def message_body(message_id: str, now: datetime) -> bytes:
     return encode({"content": content, "created_at": now, "id": message_id, "role": "user"})
 
 
-def checkpoint_body(ids: Mapping[str, str | None], n: int, link: bytes, at: int) -> bytes:
-    """A pointer into a conversation; `ids` are its own, its parent's, the session's two and the message's."""
-    place = {"history": ids["owner"], "branch": 1, "seq": n, "link": link, "n": n}
-    named = {name: ids[name] for name in ("id", "parent_id", "owner", "session_id")}
-    return encode({**named, "at": at, "position": {**place, "message_id": ids["message_id"]}})
+def checkpoint_body(ids: Mapping[str, str | None], n: int, link: bytes, at: int, made: datetime) -> bytes:
+    """A pointer into a conversation; `ids` are its own, its parent's, the session's and the message's."""
+    head = {"branch": 1, "seq": n, "link": link, "n": n, "message_id": ids["message_id"]}
+    named = {name: ids[name] for name in ("id", "parent_id", "session_id")}
+    return encode({**named, "at": at, "created_at": made, "head": head})
 
 
 def laid_out(path: Path) -> apsw.Connection:
@@ -159,8 +159,9 @@ class Conversation:
 
     def kept(self) -> tuple[str, int, str, bytes, bytes]:
         """The checkpoint of where it stands."""
-        ids = {"id": self._kept, "parent_id": self._parent, "owner": self._owner, "session_id": self._session}
-        body = checkpoint_body({**ids, "message_id": self._message_id}, self._n, self._link, self._at)
+        ids = {"id": self._kept, "parent_id": self._parent, "session_id": self._session}
+        self._made = datetime.now(UTC)
+        body = checkpoint_body({**ids, "message_id": self._message_id}, self._n, self._link, self._at, self._made)
         return self._owner, self._at, self._kept, hashlib.sha256(body).digest(), body
 
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
@@ -200,14 +201,14 @@ class ByHand(Conversation):
 
     def step_with_values(self) -> Checkpoint:
         self.name_checkpoint()
-        (rows, _), now = self.told(Message.user(TEXT)), datetime.now(UTC)
+        rows, _ = self.told(Message.user(TEXT))
         kept = self.kept()
         self._keep(rows, kept)
         return Checkpoint(
             id=self._kept,
             session_id=self._session,
             parent_id=self._parent,
-            created_at=now,
+            created_at=self._made,
             head=Head(branch=1, seq=self._n, message_id=self._message_id),
             size_bytes=len(kept[4]),
             checksum=kept[3].hex(),
@@ -278,10 +279,11 @@ class BareRows:
     def step(self) -> None:
         self._n += 1
         message_id, kept = str(uuid7()), str(uuid7())
-        ids = {"id": kept, "parent_id": self._kept, "owner": self._session, "session_id": self._session}
+        ids = {"id": kept, "parent_id": self._kept, "session_id": self._session}
         ids["message_id"], self._kept = message_id, kept
-        message = message_body(message_id, datetime.now(UTC))
-        checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000)
+        now = datetime.now(UTC)
+        message = message_body(message_id, now)
+        checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000, now)
         self._con.execute("BEGIN IMMEDIATE")
         self._con.execute("INSERT INTO messages (body) VALUES (?)", (message,))
         self._con.execute("INSERT INTO checkpoints (body) VALUES (?)", (checkpoint,))

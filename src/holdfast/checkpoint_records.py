@@ -6,16 +6,19 @@ above n, so a checkpoint depends on no other and any of them can go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from hashlib import sha256
 from typing import get_args
+
+from msgspec.structs import force_setattr
 
 from holdfast import codec
 from holdfast.contracts import Query, Reader, Record
-from holdfast.errors import CorruptData, IntegrityError
+from holdfast.errors import IntegrityError
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Position
-from holdfast.ids import micros, moment
+from holdfast.ids import moment
 from holdfast.kinds import CAPTURES, CHECKPOINTS
 from holdfast.model import (
     Checkpoint,
@@ -29,24 +32,72 @@ from holdfast.model import (
 )
 
 
-class StoredCheckpoint(Value, frozen=True, kw_only=True):
-    """A checkpoint as it is kept. `owner` is the uid of the session or agent it belongs to, `at` orders its owner's.
+class KeptHead(Value, frozen=True, kw_only=True):
+    """Where a session stood, as its checkpoint keeps it: a Head, and what vouches for it.
 
-    It was made at `at` unless `created_at` says otherwise: the one before it may have a time that is yet to come.
-    `texts` are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the
-    text itself where the message is not there.
+    `history` is told where it is not the session's own, as it is of one that was forked.
+    """
+
+    branch: int
+    seq: int
+    link: bytes
+    n: int
+    message_id: str | None = None
+    history: str | None = None
+
+
+class Standing(Value, frozen=True, kw_only=True):
+    """What a checkpoint says of its place and of what it points at.
+
+    Its owner is a session or an agent; `uid` is told unless the session has it for a name. `at` orders an owner's
+    checkpoints: it is when one was made, or later, since the one before may have a time that is yet to come. `texts`
+    are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the text
+    itself where the message is not there.
     """
 
     id: str
-    owner: str
-    at: int
-    created_at: Moment | None = None
+    at: int = 0
+    created_at: Moment
+    uid: str | None = None
+    session_id: str | None = None
+    step: int | None = None
+    texts: list[tuple[int, int, int, int] | str] = []
+    head: KeptHead | None = None
+    revision: int | None = None
+    revision_link: bytes | None = None
+
+    @property
+    def owner(self) -> str:
+        """The uid of the session or agent it belongs to."""
+        return self.uid or self.session_id or ""
+
+    @property
+    def position(self) -> Position | None:
+        """Where its session stood."""
+        head = self.head
+        if head is None:
+            return None
+        return Position(
+            history=self.owner if head.history is None else head.history,
+            branch=head.branch,
+            seq=head.seq,
+            link=head.link,
+            n=head.n,
+            message_id=head.message_id,
+        )
+
+
+class StoredCheckpoint(Standing, frozen=True, kw_only=True):
+    """A checkpoint as it is kept. Its bytes can be read as a Checkpoint, too.
+
+    A draft has no owner and no place yet, and no time of its own unless it expires.
+    """
+
+    expires_at: Moment | None = None
     kind: CheckpointKind = "manual"
     status: CheckpointStatus = "completed"
     agent_id: str | None = None
-    session_id: str | None = None
     run_id: str | None = None
-    step: int | None = None
     reason: str | None = None
     name: str | None = None
     protected: bool = False
@@ -55,18 +106,30 @@ class StoredCheckpoint(Value, frozen=True, kw_only=True):
     partial_results: list[Json] = []
     tool_calls: list[ToolCall] = []
     extra: Json = None
-    texts: list[tuple[int, int, int, int] | str] = []
     parent_id: str | None = None
-    expires_at: Moment | None = None
-    position: Position | None = None
     number: int | None = None
-    revision: int | None = None
-    revision_link: bytes | None = None
 
-    @property
-    def made_at(self) -> datetime:
-        """When it was made."""
-        return moment(self.at) if self.created_at is None else self.created_at
+
+def made_at(draft: StoredCheckpoint, now: datetime) -> datetime:
+    """When a draft is made: the time to its end runs since it was drafted."""
+    return now if draft.expires_at is None else draft.created_at
+
+
+def told_uid(pointer: Pointer) -> str | None:
+    """The uid that a session's checkpoints tell."""
+    return None if pointer.uid == pointer.session_id else pointer.uid
+
+
+def kept_head(pointer: Pointer) -> KeptHead:
+    """Where a session stands, to be kept."""
+    return KeptHead(
+        branch=pointer.branch,
+        seq=pointer.seq,
+        link=pointer.link,
+        n=pointer.n,
+        message_id=pointer.message_id,
+        history=None if pointer.history == pointer.uid else pointer.history,
+    )
 
 
 class Capture(Value, frozen=True, kw_only=True):
@@ -90,11 +153,11 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
         body = codec.encode(stored, "checkpoint")
     else:
         body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
-    expires = None if stored.expires_at is None else micros(stored.expires_at)
-    return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step, expires))
+    return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step))
 
 
 _LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar
+_read_view = codec.reader_of(Checkpoint)
 _KINDS, _STATUSES = get_args(CheckpointKind), get_args(CheckpointStatus)
 
 
@@ -143,7 +206,7 @@ def find(reader: Reader, checkpoint_id: str) -> Record | None:
 
 def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
     """Where each session stood at this checkpoint, by uid, in the order of ids; those that were gone are left out."""
-    if stored.position is not None and stored.session_id is not None:
+    if stored.head is not None and stored.session_id is not None:
         return {stored.owner: Capture(session_id=stored.session_id, position=stored.position)}
     newest: dict[str, Record] = {}
     for record in reader.scan(Query(kind=CAPTURES, prefix=(stored.owner,))):
@@ -168,16 +231,30 @@ def was_captured(reader: Reader, agent: str, session: str) -> bool:
 
 def view(record: Record) -> Checkpoint:
     """A checkpoint as its reader sees it; a damaged one says so and little else."""
-    try:
-        return shown(read_stored(record), record)
-    except (IntegrityError, CorruptData) as cause:
-        return _damaged(record, str(cause))
+    return next(views((record,)))
+
+
+def views(found: Iterable[Record]) -> Iterator[Checkpoint]:
+    """Checkpoints as their reader sees them; without a call for each, since many are listed at once."""
+    for record in found:
+        body, digest = record.body, record.digest
+        if sha256(body).digest() != digest:
+            yield _damaged(record, "does not match its checksum")
+            continue
+        try:
+            seen = _read_view(body)
+        except codec.UNREADABLE as cause:
+            yield _damaged(record, f"cannot be read: {cause}")
+            continue
+        force_setattr(seen, "size_bytes", len(body))
+        force_setattr(seen, "checksum", digest.hex())
+        yield seen
 
 
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
-    """The same of one that is known to be sound."""
-    at = stored.position
-    # Each by name: copying them by a list of names takes more than twice as long, and many are shown at once.
+    """A checkpoint that was just made, as its reader will see it."""
+    at = stored.head
+    # Each by name: copying them by a list of names takes more than twice as long.
     return Checkpoint(
         id=stored.id,
         agent_id=stored.agent_id,
@@ -195,7 +272,7 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
         tool_calls=stored.tool_calls,
         extra=stored.extra,
         parent_id=stored.parent_id,
-        created_at=moment(stored.at) if stored.created_at is None else stored.created_at,  # made_at, likewise
+        created_at=stored.created_at,
         expires_at=stored.expires_at,
         revision=stored.revision,
         head=None if at is None else Head(branch=at.branch, seq=at.seq, message_id=at.message_id),
@@ -205,7 +282,7 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:
-    checkpoint_id, step, _ = record.fields
+    checkpoint_id, step = record.fields
     at = record.key[1]
     return Checkpoint(
         id=str(checkpoint_id),
@@ -213,7 +290,7 @@ def _damaged(record: Record, what: str) -> Checkpoint:
         created_at=moment(max(0, min(at, _LATEST)) if isinstance(at, int) else 0),
         size_bytes=len(record.body),
         checksum=record.digest.hex() if isinstance(record.digest, bytes) else "",
-        damaged=what,
+        damaged=f"checkpoint {checkpoint_id!r} {what}",
     )
 
 

@@ -23,6 +23,7 @@ from holdfast.model import ROLES, JsonPart, Message, Redaction, Text, Usage
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_DEPTH = 200
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)  # what reading bytes that are not ours raises
 _LARGEST = 2**63 - 1
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_any = msgspec.json.Decoder().decode
@@ -99,7 +100,7 @@ def decode(body: bytes, kind: type[S], what: str) -> S:
     """The value these bytes say, or CorruptData naming the field that does not fit."""
     try:
         return reader_of(kind)(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
+    except UNREADABLE as cause:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
 
 
@@ -107,16 +108,20 @@ def decode_envelope(body: bytes, what: str) -> dict[str, Any]:
     """The whole stored object, fields of later versions included."""
     try:
         envelope = _decode_any(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
+    except UNREADABLE as cause:
         raise CorruptData(f"{what} cannot be read: {cause}") from cause
     if not isinstance(envelope, dict):
         raise CorruptData(f"{what} is not an object")
     return envelope
 
 
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    uid: str
+
+
 def decode_uid(body: bytes, what: str) -> str:
     """What tells a session or agent from others that have had its id."""
-    return uid_in(decode_envelope(body, what), what)
+    return decode(body, _Named, what).uid
 
 
 def uid_in(envelope: dict[str, Any], what: str) -> str:
@@ -254,7 +259,7 @@ def decode_message(body: bytes, what: str) -> Message:
     """The message these bytes say; roles are read in any case, an unknown one is CorruptData."""
     try:
         return _decode_message(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         return _decode_odd_message(decode_envelope(body, what), what)
 
 
@@ -272,7 +277,7 @@ def decode_placed(body: bytes, session_id: str, branch: int, seq: int, parent_id
     """The message these bytes say, in its place; whoever reads a conversation does this for each of its messages."""
     try:
         message = _decode_message(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         message = decode_message(body, f"message {seq} of session {session_id!r}")
     force_setattr(message, "session_id", session_id)
     force_setattr(message, "branch", branch)

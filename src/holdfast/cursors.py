@@ -14,12 +14,13 @@ from holdfast.ids import check_count
 from holdfast.model import Json
 
 _CHECK = 8
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def make(listing: Json, position: Json) -> str:
     """A cursor for this listing (its name and filters) at this position."""
     try:
-        content = msgspec.json.encode(position, order="sorted")
+        content = _encode(position)
     except UnicodeEncodeError as cause:
         raise IntegrityError(f"the last of the page is damaged, and nothing can be found behind it: {cause}") from cause
     return base64.urlsafe_b64encode(_check(listing, content) + content).decode().rstrip("=")
@@ -43,7 +44,7 @@ _MESSAGE = "the cursor is not one of this listing's; use page.cursor unchanged, 
 
 
 def _check(listing: Json, content: bytes) -> bytes:
-    listed = msgspec.json.encode(listing, order="sorted")
+    listed = _encode(listing)
     return hashlib.sha256(listed + b"\0" + content).digest()[:_CHECK]
 
 

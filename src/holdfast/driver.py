@@ -13,7 +13,7 @@ from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.contracts import Reader, Record, Write
 from holdfast.deadlines import within
 from holdfast.errors import Conflict, HoldfastError, InvalidInput, ToolFailed
-from holdfast.ids import check_count, new_id
+from holdfast.ids import EPOCH, check_count, new_id
 from holdfast.model import Checkpoint, Json, Message, Run
 from holdfast.nouns import Ground, check_timeout
 from holdfast.outcomes import InFlightPolicy, reason_of
@@ -198,8 +198,7 @@ class Driver(Calls):
     def _checkpoint(self, kind: str, name: str | None, step: int | None) -> Checkpoint:
         draft = StoredCheckpoint(
             id=new_id(),
-            owner="",
-            at=0,
+            created_at=EPOCH,
             kind=cast(Any, kind),
             status="in_progress",
             session_id=self._recorder.run.session_id,

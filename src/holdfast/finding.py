@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from holdfast import checkpoint_records as records
-from holdfast import cursors, history
-from holdfast.agent_records import read_present
+from holdfast import codec, cursors
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import commit, get
 from holdfast.contracts import Delete, Query, Reader, Record, Write
@@ -17,7 +16,7 @@ from holdfast.errors import Conflict, HoldfastError, IntegrityError, InvalidInpu
 from holdfast.filters import Filter
 from holdfast.heads import count_heads
 from holdfast.ids import check_id
-from holdfast.kinds import AGENTS, CHECKPOINTS
+from holdfast.kinds import AGENTS, CHECKPOINTS, HEADS
 from holdfast.model import Checkpoint, CheckpointKind, Json, Page
 from holdfast.nouns import Noun
 
@@ -35,8 +34,11 @@ class Finding(Noun):
             record = self._find(self._store, check_id(checkpoint_id, "checkpoint id"))
             if record is None:
                 return None
-            records.read_stored(record)
-            return records.view(record)
+            found = records.view(record)
+            if found.damaged is not None:
+                records.read_stored(record)  # which says more exactly what it is
+                raise IntegrityError(found.damaged)
+            return found
 
     def has(self, checkpoint_id: str, *, timeout: float | None = None) -> bool:
         """Whether there is such a checkpoint, damaged or not."""
@@ -68,11 +70,11 @@ class Finding(Noun):
     def _owner(self, reader: Reader, agent_id: str | None, session_id: str | None) -> str | None:
         """The uid of an agent or a session, or None if it is not there."""
         if session_id is not None:
-            seen = history.look_up(reader, check_id(session_id, "session id"))
-            return None if seen is None else seen.pointer.uid
+            record = get(reader, HEADS, check_id(session_id, "session id"))
+            return None if record is None else codec.decode_uid(record.body, f"head of session {session_id!r}")
         if agent_id is not None:
             record = get(reader, AGENTS, check_id(agent_id, "agent id"))
-            return None if record is None else read_present(record).uid
+            return None if record is None else codec.decode_uid(record.body, f"agent {agent_id!r}")
         return None
 
     def list(
@@ -98,10 +100,13 @@ class Finding(Noun):
         with self._within(timeout):
             after = None if cursor is None else cursors.read(listing, cursor)
             rows = self._rows(agent_id, session_id, order, after, None if kind else offset + limit + 1)
-            if kind is not None:
-                rows = (row for row in rows if records.view(row).kind == kind)
-            found = [*islice(rows, offset, offset + limit + 1)]
-            views = [records.view(row) for row in found[:limit]]
+            if kind is None:
+                found = [*islice(rows, offset, offset + limit + 1)]
+                views = [*records.views(found[:limit])]
+            else:
+                of_kind = ((row, one) for row in rows if (one := records.view(row)).kind == kind)
+                pairs = [*islice(of_kind, offset, offset + limit + 1)]
+                found, views = [row for row, _ in pairs], [one for _, one in pairs[:limit]]
         if not 0 < limit < len(found):
             return Page(views, None)
         place = _place(found[limit - 1], order, agent_id is None and session_id is None)

@@ -17,7 +17,7 @@ Clock = Callable[[], datetime]
 MAX_ID = 255
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EXACT = 2**33 * 1_000_000  # up to here, in 2242, seconds as a float tell every microsecond apart
 _from_seconds = datetime.fromtimestamp
@@ -84,7 +84,7 @@ def micros(moment: datetime, what: str = "time") -> int:
         raise InvalidInput(f"{what} is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise InvalidInput(f"{what} {moment} has no time zone; give it one, as in datetime.now(UTC)")
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - EPOCH) // _MICROSECOND
 
 
 def moment(micros_utc: int) -> datetime:
@@ -92,7 +92,7 @@ def moment(micros_utc: int) -> datetime:
     if 0 <= micros_utc < _EXACT:
         return _from_seconds(micros_utc / 1_000_000, UTC)
     try:
-        return _EPOCH + timedelta(microseconds=micros_utc)
+        return EPOCH + timedelta(microseconds=micros_utc)
     except OverflowError as cause:
         raise CorruptData(
             f"{micros_utc} is no time: it counts microseconds, and lies outside of the calendar"
@@ -117,7 +117,7 @@ class Stamps:
             self._last = present
         return present if present > after else after + 1
 
-    def behind(self, after: int) -> tuple[int, datetime | None]:
-        """A stamp later than this one and, where this client's own would not be, the time of its own."""
+    def behind(self, after: int) -> tuple[int, datetime]:
+        """A stamp later than this one, and the time, which may be earlier: another's clock may have been ahead."""
         present = self.next()
-        return (present, None) if present > after else (after + 1, moment(present))
+        return present if present > after else after + 1, moment(present)

@@ -164,7 +164,7 @@ def _read_manifest(body: bytes) -> Manifest:
                 f"the export has version {said.get('version')!r}, this Holdfast reads {VERSION}; update it"
             )
         manifest = msgspec.convert(said, Manifest)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as cause:
+    except codec.UNREADABLE as cause:
         raise CorruptData(f"{MANIFEST} cannot be read: {cause}") from cause
     if manifest.format != FORMAT:
         raise CorruptData(f"{MANIFEST} is of something else than an export of Holdfast")

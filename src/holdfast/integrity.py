@@ -10,20 +10,19 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from holdfast import codec, history
 from holdfast.agent_records import read_present
 from holdfast.bodies import PLAIN, Columns
-from holdfast.checkpoint_records import StoredCapture
+from holdfast.checkpoint_records import Standing, StoredCapture
 from holdfast.claims import Claims, Problem
 from holdfast.commits import get
 from holdfast.contracts import Key, Query, Record, RecordStore
 from holdfast.errors import HoldfastError
 from holdfast.filters import Scalar
-from holdfast.history import Branch, Position
-from holdfast.ids import micros, moment
+from holdfast.history import Branch
+from holdfast.ids import moment
 from holdfast.kinds import (
     AGENTS,
     BRANCHES,
@@ -40,14 +39,14 @@ from holdfast.kinds import (
     USAGES,
     Kind,
 )
-from holdfast.model import Moment, Value
+from holdfast.model import Value
 from holdfast.run_records import StoredEvent, read_run
 from holdfast.session_records import read_stored
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 _TELL_EVERY = 500  # records between two words of progress
-UNREADABLE = (HoldfastError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError)
+DAMAGE = (HoldfastError, KeyError, *codec.UNREADABLE)  # what reading a damaged record raises
 _TOO_LARGE = 2**63
 _sha256 = hashlib.sha256
 
@@ -72,21 +71,6 @@ class _Said(Struct, frozen=True, gc=False):
     redacted_digest: bytes | None = None
 
 
-class _Checkpoint(Struct, frozen=True, gc=False):
-    """What a checkpoint says of its place and of what it points at."""
-
-    owner: str
-    at: int
-    id: str
-    session_id: str | None = None
-    step: int | None = None
-    expires_at: Moment | None = None
-    position: Position | None = None
-    revision: int | None = None
-    revision_link: bytes | None = None
-    texts: list[tuple[int, int, int, int] | str] = []
-
-
 class _Beside(Struct, frozen=True, gc=False):
     """What a record beside a message says of its place."""
 
@@ -96,7 +80,7 @@ class _Beside(Struct, frozen=True, gc=False):
 _read_beside = codec.reader_of(_Beside)
 _read_message = codec.reader_of(_Said)
 _read_head = codec.reader_of(history.Pointer)
-_read_checkpoint = codec.reader_of(_Checkpoint)
+_read_checkpoint = codec.reader_of(Standing)
 _read_capture = codec.reader_of(StoredCapture)
 
 
@@ -163,7 +147,7 @@ class Verifier(Claims):
                 continue
             try:
                 said = read(record)
-            except UNREADABLE as cause:
+            except DAMAGE as cause:
                 self._note(kind, record.key, f"the body cannot be read: {cause}")
                 continue
             if said != record.key + record.fields:
@@ -215,8 +199,7 @@ class Verifier(Claims):
             self._claim(record, (stored.owner, stored.revision), stored.revision_link or b"", None, stored.owner)
         if stored.step is not None and stored.step > self._steps.get(stored.owner, stored.step):
             self._check_step(record, stored.owner, stored.session_id or "", stored.step)
-        expires = None if stored.expires_at is None else micros(stored.expires_at)
-        return (stored.owner, stored.at, stored.id, stored.step, expires)
+        return (stored.owner, stored.at, stored.id, stored.step)
 
     def _check_step(self, record: Record, owner: str, session_id: str, step: int) -> None:
         """The head of a session knows how far its checkpoints go; it may have moved since it was read."""
@@ -280,7 +263,7 @@ class Verifier(Claims):
             else:
                 try:
                     said = _read_message(body)
-                except UNREADABLE as cause:
+                except DAMAGE as cause:
                     self._note(MESSAGES, key, f"the body cannot be read: {cause}")
                     said = _Said("")
                 if said.id != message_id:

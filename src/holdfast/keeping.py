@@ -19,7 +19,7 @@ from holdfast.contracts import Insert, Reader, Record, RecordStore, Write
 from holdfast.deadlines import remaining
 from holdfast.errors import Busy, Conflict, InvalidInput
 from holdfast.finding import Finding
-from holdfast.ids import check_id, moment, new_id
+from holdfast.ids import EPOCH, check_id, moment, new_id
 from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
 from holdfast.session_checkpoints import check_same, keep
 from holdfast.settling import settle
@@ -119,14 +119,12 @@ class Keeping(Finding):
     ) -> Plan[Checkpoint]:
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to checkpoint")
-        now = expires = None
+        drafted, expires = EPOCH, None
         if ttl is not None:
-            now = moment(self._stamps.next())
-            expires = now + timedelta(seconds=_check_ttl(ttl))
+            drafted = moment(self._stamps.next())
+            expires = drafted + timedelta(seconds=_check_ttl(ttl))
         draft = StoredCheckpoint(
             id=new_id() if id is None else check_id(id, "checkpoint id"),
-            owner="",
-            at=0,
             kind=kind,
             status=status,
             agent_id=agent_id,
@@ -142,7 +140,7 @@ class Keeping(Finding):
             tool_calls=_listed(tool_calls, "tool_calls"),
             extra=extra,
             parent_id=parent_id,
-            created_at=now,
+            created_at=drafted,
             expires_at=expires,
         )
         if step is not None and (not isinstance(step, int) or not 0 <= step < 2**63):
@@ -207,13 +205,13 @@ class Keeping(Finding):
         if not instant.capture_all():
             raise Conflict(f"too many sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
         present = instant.present
-        at, made_at = self._stamps.behind(present.checkpointed_at)
+        at, now = self._stamps.behind(present.checkpointed_at)
         return records.checkpoint_record(
             with_changes(
                 draft,
-                owner=present.uid,
+                uid=present.uid,
                 at=at,
-                created_at=draft.created_at or made_at,
+                created_at=records.made_at(draft, now),
                 number=instant.number,
                 revision=present.revision,
                 revision_link=present.link,

@@ -122,7 +122,7 @@ EXTRA_USAGES = Kind(
 CHECKPOINTS = Kind(
     "checkpoints",
     key=(*_text("owner"), *_int("at")),
-    fields=(*_text("id"), *_int("step", "expires_at")),
+    fields=(*_text("id"), *_int("step")),
     unique=("id",),
     indexes=(("owner", "step"), ("at",)),
     orders=("at",),

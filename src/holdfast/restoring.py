@@ -16,11 +16,11 @@ from holdfast.checkpoint_records import Capture, StoredCheckpoint
 from holdfast.checks import check_path, check_position, check_revision, check_revisions
 from holdfast.commits import commit, get
 from holdfast.contracts import Insert, Query, Reader, Record, Write
-from holdfast.errors import Busy, HoldfastError, InvalidInput, NotFound
+from holdfast.errors import Busy, CorruptData, HoldfastError, InvalidInput, NotFound
 from holdfast.filters import Filter
 from holdfast.heads import scan_heads
 from holdfast.holds import check_free
-from holdfast.ids import moment, new_id
+from holdfast.ids import EPOCH, moment, new_id
 from holdfast.keeping import Keeping, after_checkpoint
 from holdfast.kinds import HEADS, REVISIONS
 from holdfast.model import Agent, Restored
@@ -106,8 +106,7 @@ class Restoring(Keeping):
     def _restore(self, stored: StoredCheckpoint, wanted: dict[str, Capture], with_state: bool, whole: bool) -> Restored:
         recovery = StoredCheckpoint(
             id=new_id(),
-            owner="",
-            at=0,
+            created_at=EPOCH,
             kind="recovery",
             status="completed",
             agent_id=stored.agent_id,
@@ -136,14 +135,15 @@ class Restoring(Keeping):
     def _restore_session(self, stored: StoredCheckpoint, recovery: StoredCheckpoint) -> Restored:
         assert stored.session_id is not None
         session_id, target = stored.session_id, stored.position
-        assert target is not None
+        if target is None:
+            raise CorruptData(f"checkpoint {stored.id!r} does not say where its session stood")
         made: list[Record] = []
 
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             check_free(reader, seen.pointer, self._store)
-            at, made_at = self._stamps.behind(seen.pointer.checkpointed_at)
-            record = session_checkpoint(recovery, seen.pointer, at, made_at, seen.pointer.checkpoint_id)
+            at, now = self._stamps.behind(seen.pointer.checkpointed_at)
+            record = session_checkpoint(recovery, seen.pointer, at, now, seen.pointer.checkpoint_id)
             made[:] = [record]
             pointer = history.checkpointed(seen.pointer, at, recovery.id)
             back = moved(reader, pointer, target, self._stamps)

@@ -45,10 +45,10 @@ class Keep(Plan[Checkpoint]):
             self.made = Made(None, self._repeated(reader, seen, rivals[0]), seen)
             return []
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at, made_at = self.ground.stamps.behind(seen.pointer.checkpointed_at)
+        at, now = self.ground.stamps.behind(seen.pointer.checkpointed_at)
         pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
         seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, at)
-        record = session_checkpoint(draft, seen.pointer, at, made_at, parent_id)
+        record = session_checkpoint(draft, seen.pointer, at, now, parent_id)
         self.made = Made(None, record, seen)
         gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
         return [*writes, *gone, Insert(record)]
@@ -63,7 +63,7 @@ class Keep(Plan[Checkpoint]):
             stands = (-1, -1) if found.writes else (last.branch or 0, last.seq or 0)
         elif present.id == self.draft.id:
             return rival
-        if present.position is None or stands != (present.position.branch, present.position.seq):
+        if present.head is None or stands != (present.head.branch, present.head.seq):
             raise AlreadyExists(
                 f"checkpoint {present.id!r} exists at another message; use replace=True, or another step or id", present
             )
@@ -99,10 +99,10 @@ def keep(
     if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):
         return Keep(None, ground, session_id, draft, said, overwrite, None)
     parent_id = draft.parent_id or seen.pointer.checkpoint_id
-    at, made_at = ground.stamps.behind(seen.pointer.checkpointed_at)
+    at, now = ground.stamps.behind(seen.pointer.checkpointed_at)
     pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
     seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
-    stored = _standing(draft, seen.pointer, at, made_at, parent_id)
+    stored = _standing(draft, seen.pointer, at, now, parent_id)
     plain = records.is_plain(stored)
     record = records.checkpoint_record(stored, plain=plain)
     writes.append(Insert(record))
@@ -133,23 +133,23 @@ def _later(seen: Seen, at: int) -> int:
 
 
 def session_checkpoint(
-    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+    draft: StoredCheckpoint, pointer: Pointer, at: int, now: datetime, parent_id: str | None
 ) -> Record:
-    """The record of a checkpoint of the session that stands here; `made_at` is told where it is not `at`."""
-    return records.checkpoint_record(_standing(draft, pointer, at, made_at, parent_id))
+    """The record of a checkpoint of the session that stands here."""
+    return records.checkpoint_record(_standing(draft, pointer, at, now, parent_id))
 
 
 def _standing(
-    draft: StoredCheckpoint, pointer: Pointer, at: int, made_at: datetime | None, parent_id: str | None
+    draft: StoredCheckpoint, pointer: Pointer, at: int, now: datetime, parent_id: str | None
 ) -> StoredCheckpoint:
     return replace(
         draft,
-        owner=pointer.uid,
+        uid=records.told_uid(pointer),
         at=at,
-        created_at=draft.created_at or made_at,
+        created_at=records.made_at(draft, now),
         agent_id=pointer.agent_id,
         parent_id=parent_id,
-        position=history.position_of(pointer),
+        head=records.kept_head(pointer),
     )
 
 
@@ -172,7 +172,7 @@ def _is_later(step: int | None, pointer: Pointer) -> bool:
     return step is None or (pointer.checkpoint_step is not None and step > pointer.checkpoint_step)
 
 
-_OWN = ("id", "owner", "at", "created_at", "parent_id", "expires_at", "position", "number", "revision", "revision_link")
+_OWN = ("id", "uid", "at", "created_at", "parent_id", "expires_at", "head", "number", "revision", "revision_link")
 
 
 def check_same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:

@@ -174,7 +174,7 @@ class Putting:
         payload, texts = lighten(payload, [], told[-1].texts)
         stored = StoredCheckpoint(
             id=name,
-            owner=owner,
+            uid=records.told_uid(pointer),
             at=at,
             created_at=self._moment(),
             agent_id=pointer.agent_id,
@@ -183,7 +183,7 @@ class Putting:
             extra={MARK: to_text(payload)},
             texts=texts,
             parent_id=given.parent if parent is None else parent.stored.id,
-            position=told[-1].position,
+            head=records.kept_head(told[-1].seen.pointer),
         )
         record = records.checkpoint_record(stored)
         own = Insert(record) if rival is None else Put(record, rival.digest)
@@ -201,8 +201,8 @@ class Putting:
         self, reader: Reader, seen: Seen, payload: Payload, parent: Entry | None, telling: Telling | None
     ) -> Told:
         if telling is None and payload.log is not None and parent is not None:
-            assert parent.stored.position is not None
-            telling = self._telling([], parent.stored.position.message_id or ROOT)
+            assert parent.stored.head is not None
+            telling = self._telling([], parent.stored.head.message_id or ROOT)
         if telling is None:
             now_seen, writes = history.move(seen, seen.pointer)
             return Told(now_seen, writes, [], [], [])

@@ -48,7 +48,7 @@ class Reading:
         return {
             "v": payload.v,
             "id": entry.id,
-            "ts": payload.ts or entry.stored.made_at.astimezone(UTC).isoformat(),
+            "ts": payload.ts or entry.stored.created_at.astimezone(UTC).isoformat(),
             "channel_values": values,
             "channel_versions": payload.versions,
             "versions_seen": payload.seen,
@@ -95,12 +95,13 @@ class Reading:
         return self._value(holder.payload.values[name], texts)
 
     def _transcript(self, entry: Entry, reel: Reel | None) -> Any:
-        if entry.stored.position is None:
+        position = entry.stored.position
+        if position is None:
             raise CorruptData(f"checkpoint {entry.id!r} does not say where its messages end")
         if reel is not None:
-            messages = reel.to(entry.stored.position)
+            messages = reel.to(position)
         else:
-            messages, known = load(self._ground, entry.stored.position, self._serde)
+            messages, known = load(self._ground, position, self._serde)
             self._memory.put(entry.stored.owner, entry.id, known)
         return _DeltaSnapshot(messages) if entry.payload.snapshot else messages
 

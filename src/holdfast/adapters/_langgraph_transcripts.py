@@ -62,11 +62,6 @@ class Told(Struct, frozen=True):
     places: list[tuple[int, int]]
     texts: list[tuple[bytes, Place]]
 
-    @property
-    def position(self) -> Position:
-        """Where the list ends."""
-        return history.position_of(self.seen.pointer)
-
 
 class Memory:
     """What was last saved or loaded, by session and checkpoint."""

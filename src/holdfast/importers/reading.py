@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from holdfast.errors import CorruptData, InvalidId
-from holdfast.ids import check_id
+from holdfast.ids import EPOCH, check_id
 from holdfast.importers.reports import Report
 from holdfast.model import Json
 
@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 MAX_LINE = 64 * 1024 * 1024
 _NAMESPACE = UUID("5a1f2f0e-6f0b-5c57-9d0c-6d9f2f6f8f11")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_WHOLE = 18  # digits that surely fit into 64 bits
 _MILLISECONDS_FROM = 10**11  # as seconds this would be the year 5138
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -143,7 +142,7 @@ def moment_of(value: Any, where: str) -> datetime:
             return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
         if isinstance(value, int | float) and not isinstance(value, bool):
             seconds = value / 1000 if abs(value) >= _MILLISECONDS_FROM else value
-            return _EPOCH + timedelta(seconds=seconds)
+            return EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError) as cause:
         raise CorruptData(f"{where}: {value!r} is no time: {cause}") from cause
     raise CorruptData(f"{where}: {value!r} is no time")

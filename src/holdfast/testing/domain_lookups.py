@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast import codec
 from holdfast.client import Holdfast
-from holdfast.errors import ConnectionFailed, IntegrityError
+from holdfast.contracts import Put
+from holdfast.errors import ConnectionFailed, CorruptData, IntegrityError
 from holdfast.finding import DamagedCheckpoint
 from holdfast.kinds import CHECKPOINTS
 from holdfast.testing.damage import spoilt
 from holdfast.testing.domain_checkpoints import begin, ids
-from holdfast.testing.driving import NOON, Again, Door, HoldfastKit
+from holdfast.testing.driving import NOON, Again, Door, HoldfastKit, users
 from holdfast.testing.planting import BreaksOff
 from holdfast.testing.records import dump
 
@@ -109,7 +112,37 @@ class LookupKit(HoldfastKit):
         hf.gc()
         assert hf.stats().checkpoints == 0
 
+    def test_a_checkpoint_is_the_same_however_it_is_found(self, hf: Holdfast, again: Again) -> None:
+        begin(hf, "a")
+        own = hf.sessions.create(agent_id="scout").id  # which the store has named
+        hf.sessions.append(own, *users("one"))
+        forked = hf.sessions.fork(own).id
+        of_sessions = [hf.checkpoints.create(session_id=one, step=1, ttl=60) for one in ("a", own, forked)]
+        made = [*of_sessions, hf.checkpoints.create("scout", metadata={"of": "all"})]
+        hf = again()
+        assert [hf.checkpoints.get(one.id) for one in made] == made
+        assert [*hf.checkpoints.list()] == made[::-1]
+        assert [[*hf.checkpoints.list(session_id=str(one.session_id))] for one in of_sessions] == [
+            [one] for one in of_sessions
+        ]
+        assert [hf.checkpoints.restore(one.id).checkpoint for one in made] == made
+        assert hf.verify().ok
+
     # damage
+
+    def test_a_checkpoint_that_lacks_its_time_is_damaged(self, door: Door) -> None:
+        begin(door.hf, "a")
+        made = door.hf.checkpoints.create(session_id="a")
+        (row,) = (record for record in dump(door.store) if record.kind is CHECKPOINTS)
+        said = codec.decode_envelope(row.body, "checkpoint")
+        body = codec.encode({name: value for name, value in said.items() if name != "created_at"}, "checkpoint")
+        door.store.commit([Put(replace(row, body=body, digest=codec.digest(body)), row.digest)])
+        assert ["created_at" in (one.damaged or "") for one in door.hf.checkpoints.list(session_id="a")] == [True]
+        for call in (door.hf.checkpoints.get, door.hf.checkpoints.restore):
+            with pytest.raises(CorruptData, match="created_at"):
+                call(made.id)
+        assert ["created_at" in problem.what for problem in door.hf.verify().problems] == [True]
+        door.store.commit([Put(row, codec.digest(body))])
 
     def test_a_damaged_newest_checkpoint_is_named_and_passed_over(self, door: Door) -> None:
         begin(door.hf)
