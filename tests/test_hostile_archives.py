@@ -195,7 +195,7 @@ FOLDERS: dict[str, tuple[type[HoldfastError], Damage]] = {
     "another message": (IntegrityError, _body("messages.jsonl", lambda body: body.update(role="system"))),
     "a message that says nothing": (IntegrityError, _body("messages.jsonl", dict.clear)),
     "another id in the body": (IntegrityError, _body("agents.jsonl", lambda body: body.update(id="other"))),
-    "another owner of a checkpoint": (HoldfastError, _body("checkpoints.jsonl", lambda body: body.update(owner="x"))),
+    "another owner of a checkpoint": (HoldfastError, _body("checkpoints.jsonl", lambda body: body.update(uid="x"))),
     "a blob cut off": (CorruptData, _cut_blob),
     "a flipped bit in a blob": (IntegrityError, _flip_blob),
     "a missing blob": (CorruptData, lambda folder: _a_blob(folder).unlink()),
