@@ -17,6 +17,7 @@ from holdfast.cuts import BLOB_FIELDS, POINTERS, UNSEEN, Cut
 from holdfast.deadlines import remaining, within
 from holdfast.embedding_records import read_space
 from holdfast.errors import AlreadyExists, Busy, IntegrityError
+from holdfast.heads import uid_of
 from holdfast.kinds import (
     AGENTS,
     ARTIFACTS,
@@ -36,7 +37,7 @@ from holdfast.kinds import (
 )
 from holdfast.shipments import Shipments
 from holdfast.spools import in_batches
-from holdfast.sweeps import Sweeps, uid_of
+from holdfast.sweeps import Sweeps
 
 Owner: TypeAlias = tuple[str, str]
 

@@ -119,9 +119,15 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
-def decode_uid(body: bytes, what: str) -> str:
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def decode_uid(body: bytes, what: str, name: object) -> str:
     """What tells a session or agent from others that have had its id."""
-    return decode(body, _Named, what).uid
+    try:
+        return _decode_named(body).uid
+    except UNREADABLE as cause:
+        raise CorruptData(f"{what} {name!r} cannot be read: {cause}") from cause
 
 
 def uid_in(envelope: dict[str, Any], what: str) -> str:

@@ -23,6 +23,7 @@ from holdfast.contracts import Key, Query, Reader, Record
 from holdfast.embedding_records import read_space, space_record
 from holdfast.errors import Busy
 from holdfast.filters import Filter
+from holdfast.heads import uid_of
 from holdfast.history import Branch, Pointer
 from holdfast.kinds import (
     AGENTS,
@@ -143,7 +144,7 @@ class Cut:
         if kind in (BRANCHES, MESSAGES, USAGES, PRUNED, PARTS):
             return key[:2] in self._ends and (kind is BRANCHES or int(key[2]) <= self._ends[key[:2]])
         if kind is SESSIONS:
-            mine = self._sessions.get(codec.decode_uid(record.body, f"session {key[0]!r}"))
+            mine = self._sessions.get(uid_of(record))
             return mine is not None and mine.id == key[0]
         if kind in (EXECUTIONS, EXTRA_USAGES, ARTIFACTS, PENDING):
             return key[0] in self._sessions or (kind is ARTIFACTS and key[0] == NOBODY)
@@ -210,7 +211,7 @@ class Cut:
         for kind in (AGENTS, HEADS):
             for batch in in_batches(self._spools[kind.name]):
                 present = self.reader.get(kind, [record.key for record in batch])
-                if any(now is None or _uid(now) != _uid(then) for now, then in zip(present, batch, strict=True)):
+                if any(now is None or uid_of(now) != uid_of(then) for now, then in zip(present, batch, strict=True)):
                     return False
         return True
 
@@ -304,10 +305,6 @@ def take(reader: Reader) -> Cut:
                 stack.pop_all()
                 return cut
     raise Busy("agents of the source are checkpointed too often to read one moment of it; repeat when it is calmer")
-
-
-def _uid(record: Record) -> Any:
-    return codec.decode_uid(record.body, record.kind.name)
 
 
 def _n(message: Record) -> Any:

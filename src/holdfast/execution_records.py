@@ -15,6 +15,7 @@ from holdfast.contracts import Insert, Put, Query, Reader, Record, Write
 from holdfast.echoes import Echo
 from holdfast.errors import AlreadyExists, Conflict, InvalidInput
 from holdfast.filters import Filter
+from holdfast.heads import uid_of
 from holdfast.history import Pointer
 from holdfast.ids import check_count, check_id
 from holdfast.kinds import EXECUTIONS, MESSAGES, SESSIONS
@@ -180,7 +181,7 @@ def redact(reader: Reader, place: Record, said: Message, redaction: Redaction) -
     asker = said.id if said.tool_call_id is None else _asker(reader, place, said.tool_call_id)
     echo = Echo(said)
     for session in list(reader.scan(Query(kind=SESSIONS, where=(Filter("history", "=", past),)))):
-        uid = codec.decode_uid(session.body, "session")
+        uid = uid_of(session)
         for record in list(reader.scan(Query(kind=EXECUTIONS, prefix=(uid,)))):
             stored = read(record)
             mine = stored.message_id == said.id or (stored.call_id in calls and stored.message_id in (None, asker))

@@ -8,13 +8,13 @@ from itertools import islice
 from typing import Literal
 
 from holdfast import checkpoint_records as records
-from holdfast import codec, cursors
+from holdfast import cursors
 from holdfast.checkpoint_records import StoredCheckpoint
 from holdfast.commits import commit, get
 from holdfast.contracts import Delete, Query, Reader, Record, Write
 from holdfast.errors import Conflict, HoldfastError, IntegrityError, InvalidInput, NotFound
 from holdfast.filters import Filter
-from holdfast.heads import count_heads
+from holdfast.heads import count_heads, uid_of
 from holdfast.ids import check_id
 from holdfast.kinds import AGENTS, CHECKPOINTS, HEADS
 from holdfast.model import Checkpoint, CheckpointKind, Json, Page
@@ -71,11 +71,11 @@ class Finding(Noun):
         """The uid of an agent or a session, or None if it is not there."""
         if session_id is not None:
             record = get(reader, HEADS, check_id(session_id, "session id"))
-            return None if record is None else codec.decode_uid(record.body, f"head of session {session_id!r}")
-        if agent_id is not None:
+        elif agent_id is not None:
             record = get(reader, AGENTS, check_id(agent_id, "agent id"))
-            return None if record is None else codec.decode_uid(record.body, f"agent {agent_id!r}")
-        return None
+        else:
+            return None
+        return None if record is None else uid_of(record)
 
     def list(
         self,

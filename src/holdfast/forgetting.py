@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from holdfast.contracts import Put, Query, Reader, Record, RecordStore, Write
 from holdfast.echoes import Echo
 from holdfast.filters import Filter
+from holdfast.heads import uid_of
 from holdfast.kinds import RUNS, SESSIONS
 from holdfast.model import Json, Message
 from holdfast.run_records import StoredEvent, event_record, events_of, read_run, run_record
-from holdfast.sweeps import uid_of
 
 BATCH = 200
 REDACTED = "redacted"

@@ -174,6 +174,11 @@ def move(seen: Seen, pointer: Pointer) -> tuple[Seen, list[Write]]:
     return Seen(pointer, record.digest, seen.later), [Put(record, seen.digest), *writes]
 
 
+def uid_of(record: Record) -> str:
+    """What tells a session or agent, by its head or its own record, from others that have had its id."""
+    return codec.decode_uid(record.body, record.kind.name, record.key[0])
+
+
 def see(reader: Reader | None, record: Record) -> Seen:
     """What a stored head says, as it counts; without a reader, as it is stored."""
     pointer, later = codec.decode_with_later(record.body, Pointer, "head of session", record.key[0])

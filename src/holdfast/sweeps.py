@@ -31,6 +31,7 @@ from holdfast.contracts import (
 )
 from holdfast.embedding_records import Gone
 from holdfast.filters import Filter
+from holdfast.heads import uid_of
 from holdfast.history import Branch, Pointer, Segment
 from holdfast.holds import check_free
 from holdfast.ids import Stamps
@@ -293,11 +294,6 @@ def _farewell(reader: Reader, pointer: Pointer) -> list[Write]:
     if agent is None or not was_captured(reader, uid_of(agent), pointer.uid):
         return [Delete(MARKS, (agent_id, pointer.uid))]
     return [history.mark(pointer, agent_id)]
-
-
-def uid_of(record: Record) -> str:
-    """What tells this session or agent from others that have had its id."""
-    return codec.decode_uid(record.body, record.kind.name)
 
 
 def _users_of(session: Record) -> list[str]:

@@ -15,12 +15,28 @@ from holdfast.kinds import Kind
 
 
 class SqliteReader:
-    """Reads on one connection; inside a commit it is handed to `rebase`."""
+    """Reads on one connection; inside a commit it is handed to `rebase`.
 
-    def __init__(self, con: apsw.Connection, layout: dict[str, Table]) -> None:
+    Outside of one it is used in a `with` block, behind which it goes back to those that are idle.
+    """
+
+    def __init__(self, con: apsw.Connection, layout: dict[str, Table], idle: deque[SqliteReader] | None = None) -> None:
         self.con = con
         self.layout = layout
         self.indexed_at: int | None = None  # the data version at which all text was known to be indexed
+        self._idle = idle
+
+    def __enter__(self) -> SqliteReader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        assert self._idle is not None
+        if error is None or isinstance(error, Exception | GeneratorExit):
+            self._idle.append(self)
+        else:  # what an interrupt has left open would show this moment for ever
+            self.con.close()
+        if isinstance(error, apsw.Error):
+            raise translate(error) from error
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         table = self.layout[kind.name]
@@ -39,24 +55,3 @@ class SqliteReader:
 
     def count(self, query: Query) -> int:
         return self.layout[query.kind.name].count(self.con, query)
-
-
-class Reading:
-    """The use of a reader, which then goes back to the others."""
-
-    __slots__ = ("_idle", "_reader")
-
-    def __init__(self, reader: SqliteReader, idle: deque[SqliteReader]) -> None:
-        self._reader = reader
-        self._idle = idle
-
-    def __enter__(self) -> SqliteReader:
-        return self._reader
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None or isinstance(error, Exception | GeneratorExit):
-            self._idle.append(self._reader)
-        else:  # what an interrupt has left open would show this moment for ever
-            self._reader.con.close()
-        if isinstance(error, apsw.Error):
-            raise translate(error) from error

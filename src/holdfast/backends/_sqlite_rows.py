@@ -58,31 +58,32 @@ class Finder:
     """Reads records of a kind, of whose key the first parts are known."""
 
     def __init__(self, kind: Kind, known: int) -> None:
-        self._kind, self._known = kind, known
         self._columns = kind.columns()[known:]
+        self._needed = len(kind.key) - known
         self._careful = Careful(self._columns, kind.name)
         self.select = self._careful.select
-        self._make: Make | None = None
+        self._make = _maker(kind, known)
 
     def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...], known: Key) -> list[Record]:
         """All that a statement finds which begins with `select`; one with a value of a wrong type fits no checksum."""
-        make = self._make
-        if make is None:
-            make = self._make = _maker(self._kind, self._known)
         rows = self._careful.fetch(con, statement, values)
-        found = make(rows, *known)
+        found = self._make(rows, *known)
         if len(found) == len(rows):
             return found
-        return [(make([row], *known) or make([self._typed(row)], *known))[0] for row in rows]
+        return [(self._make([row], *known) or self._make([self._typed(row)], *known))[0] for row in rows]
 
     def _typed(self, row: Row) -> Row:
-        needed = len(self._kind.key) - self._known
         values = zip(row[:-2], self._columns, strict=True)
-        typed = [_as_typed(value, column.type, place >= needed) for place, (value, column) in enumerate(values)]
+        typed = [_as_typed(value, column.type, place >= self._needed) for place, (value, column) in enumerate(values)]
         return (*typed, b"", row[-1])
 
 
 @cache
+def finder_of(kind: Kind, known: int) -> Finder:
+    """What reads such records, made once for all stores."""
+    return Finder(kind, known)
+
+
 def _maker(kind: Kind, known: int) -> Make:
     """What makes records of rows and the known parts of their key, and leaves out rows with a value of a wrong type.
 

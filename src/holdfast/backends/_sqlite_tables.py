@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LogTable
-from holdfast.backends._sqlite_rows import Finder, Runs, checked
+from holdfast.backends._sqlite_rows import Finder, Runs, checked, finder_of
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.errors import IntegrityError
 from holdfast.filters import Filter, Scalar
@@ -31,8 +31,8 @@ class PlainTable:
         keys = names[: self._depth]
         by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
-        self._finders = [Finder(kind, known) for known in range(self._depth + 1)]
-        self._get = f"{self._finders[-1].select} WHERE {by_key}"
+        self._finders: dict[int, Finder] = {}
+        self._with_key = f" WHERE {by_key}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
         self._update_over = f"{self._update} AND digest = ?"
@@ -85,8 +85,16 @@ class PlainTable:
         return f"{self.kind.name}_by_{'_'.join(fields)}"
 
     def get(self, con: Runs, key: Key) -> Record | None:
-        found = self._finders[-1].fetch(con, self._get, (self._space, *key), key)
+        finder = self._finder(self._depth)
+        found = finder.fetch(con, finder.select + self._with_key, (self._space, *key), key)
         return found[0] if found else None
+
+    def _finder(self, known: int) -> Finder:
+        """What reads records whose keys begin with so many known parts; most of a process's are never asked for."""
+        found = self._finders.get(known)
+        if found is None:
+            found = self._finders[known] = finder_of(self.kind, known)
+        return found
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
         try:
@@ -131,7 +139,7 @@ class PlainTable:
             self.insert(con, record)
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:
-        finder = self._finders[len(query.prefix)]
+        finder = self._finder(len(query.prefix))
         plain = not query.where and query.after is None
         statement, values = self._by_range(finder, query) if plain else self._by_filter(finder, query)
         return iter(finder.fetch(con, statement, (self._space, *values), query.prefix))

@@ -33,7 +33,7 @@ from holdfast.backends._sqlite_opening import (
     translate,
     translated,
 )
-from holdfast.backends._sqlite_reading import Reading, SqliteReader
+from holdfast.backends._sqlite_reading import SqliteReader
 from holdfast.backends._sqlite_search import SqliteSearch
 from holdfast.backends._sqlite_tables import tables
 from holdfast.backends._sqlite_writing import Outcome, Writing
@@ -133,13 +133,13 @@ class SqliteStore:
 
     # reading
 
-    def reading(self) -> Reading:
+    def reading(self) -> SqliteReader:
         """A connection to read on, for as long as the block lasts."""
         self._opened.to_read()
         try:
-            return Reading(self._idle.pop(), self._idle)
+            return self._idle.pop()
         except IndexError:
-            return Reading(SqliteReader(self._connect_reader(), self._layout), self._idle)
+            return SqliteReader(self._connect_reader(), self._layout, self._idle)
 
     def _connect_reader(self) -> apsw.Connection:
         with translated():
