@@ -46,6 +46,16 @@ def test_the_newest_survives_expired_and_with_none_to_keep() -> None:
     assert going(row({"expires_at": NOON - SECOND}, {}, {}), Retention(keep=0)) == [1, 2]
 
 
+def test_the_newest_sound_one_survives_where_newer_ones_are_damaged() -> None:
+    over: dict[str, Any] = {"expires_at": NOON - SECOND}
+    assert going(row({"damaged": "its body"}, over, over), Retention(keep=0)) == [2]
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="pre_operation"):
+        Retention(per_kind={"bogus": 1})  # type: ignore[dict-item]
+
+
 def test_named_and_protected_and_damaged_ones_survive_and_are_not_counted() -> None:
     kept: list[dict[str, Any]] = [{"name": "x"}, {"protected": True}, {"damaged": "its body"}, {"name": ""}]
     assert going(row({}, *kept, {}, {}), Retention(keep=2)) == [6]

@@ -555,7 +555,7 @@ class AsyncCheckpoints:
         """Remove an agent's or a session's checkpoints beyond the last `keep`, and expired ones.
 
         With `kind` only checkpoints of that kind are looked at. Named and protected ones survive, and so does
-        the newest.
+        the newest that is not damaged.
         """
         return await self._bridge.call(
             self._noun.prune,
@@ -644,7 +644,7 @@ class AsyncCheckpoints:
     ) -> Page[Checkpoint]:
         """An agent's own checkpoints, or a session's, or all: the last written first, or by ascending step.
 
-        Damaged ones are listed and say so.
+        Damaged ones are listed and say so, whatever the `kind`, which they can no longer tell.
         """
         return await self._bridge.call(
             self._noun.list,

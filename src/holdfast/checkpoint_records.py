@@ -21,6 +21,7 @@ from holdfast.history import Pointer, Position
 from holdfast.ids import moment
 from holdfast.kinds import CAPTURES, CHECKPOINTS
 from holdfast.model import (
+    CHECKPOINT_KINDS,
     Checkpoint,
     CheckpointKind,
     CheckpointStatus,
@@ -158,7 +159,7 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
 
 _LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar
 _read_view = codec.reader_of(Checkpoint)
-_KINDS, _STATUSES = get_args(CheckpointKind), get_args(CheckpointStatus)
+_STATUSES = get_args(CheckpointStatus)
 
 
 def is_plain(stored: StoredCheckpoint) -> bool:
@@ -169,7 +170,7 @@ def is_plain(stored: StoredCheckpoint) -> bool:
         and not stored.partial_results
         and not stored.tool_calls
         and not stored.texts
-        and stored.kind in _KINDS
+        and stored.kind in CHECKPOINT_KINDS
         and stored.status in _STATUSES
         and (stored.step is None or type(stored.step) is int)
         and type(stored.protected) is bool

@@ -147,6 +147,8 @@ class Checkpoints(Pruning):
                 position = captured[stored.owner].position
                 assert position is not None
                 return self._fork_session(stored.owner, stored.session_id, position, new, title=title, copy=copy)
+            if title is not None:
+                raise InvalidInput("a title is a session's; an agent's checkpoint gives a new agent")
             return self._fork_agent(stored, captured, new, copy)
 
     def _fork_agent(self, stored: StoredCheckpoint, captured: Mapping[str, Capture], new: str, copy: bool) -> Agent:

@@ -19,6 +19,7 @@ from holdfast.ids import check_id
 from holdfast.kinds import AGENTS, CHECKPOINTS, HEADS
 from holdfast.model import Checkpoint, CheckpointKind, Json, Page
 from holdfast.nouns import Noun
+from holdfast.retention import check_kind
 
 
 class DamagedCheckpoint(UserWarning):
@@ -91,11 +92,12 @@ class Finding(Noun):
     ) -> Page[Checkpoint]:
         """An agent's own checkpoints, or a session's, or all: the last written first, or by ascending step.
 
-        Damaged ones are listed and say so.
+        Damaged ones are listed and say so, whatever the `kind`, which they can no longer tell.
         """
         cursors.check_range(limit, offset)
-        if agent_id is not None and session_id is not None:
-            raise InvalidInput("name an agent_id or a session_id, not both")
+        _check_one(agent_id, session_id)
+        if kind is not None:
+            check_kind(kind)
         listing = ["checkpoints", agent_id, session_id, kind, order]
         with self._within(timeout):
             after = None if cursor is None else cursors.read(listing, cursor)
@@ -104,7 +106,7 @@ class Finding(Noun):
                 found = [*islice(rows, offset, offset + limit + 1)]
                 views = [*records.views(found[:limit])]
             else:
-                of_kind = ((row, one) for row in rows if (one := records.view(row)).kind == kind)
+                of_kind = ((row, one) for row in rows if (one := records.view(row)).kind == kind or one.damaged)
                 pairs = [*islice(of_kind, offset, offset + limit + 1)]
                 found, views = [row for row, _ in pairs], [one for _, one in pairs[:limit]]
         if not 0 < limit < len(found):
@@ -150,6 +152,7 @@ class Finding(Noun):
 
         A damaged newer one is passed over with a warning, or raised as IntegrityError with `strict=True`.
         """
+        _check_one(agent_id, session_id)
         with self._within(timeout):
             rows = self._rows(agent_id, session_id, order, None)
             for row in reversed([*rows]) if order == "step" else rows:
@@ -158,7 +161,7 @@ class Finding(Noun):
                     return found
                 if strict:
                     raise IntegrityError(found.damaged)
-                warnings.warn(f"{found.damaged}; taking the one before", DamagedCheckpoint, stacklevel=3)
+                warnings.warn(f"{found.damaged}; looking at the one before", DamagedCheckpoint, stacklevel=2)
         return None
 
     def delete(self, checkpoint_id: str, *, timeout: float | None = None) -> None:
@@ -180,6 +183,11 @@ class Finding(Noun):
 def detaches(reader: Reader, checkpoint_id: str) -> bool:
     """Whether any session is detached by this checkpoint."""
     return count_heads(reader, (Filter("detached_by", "=", checkpoint_id),)) > 0
+
+
+def _check_one(agent_id: str | None, session_id: str | None) -> None:
+    if agent_id is not None and session_id is not None:
+        raise InvalidInput("name an agent_id or a session_id, not both")
 
 
 def _by_step(row: Record) -> tuple[int, int, str]:

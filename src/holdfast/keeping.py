@@ -21,6 +21,7 @@ from holdfast.errors import Busy, Conflict, InvalidInput
 from holdfast.finding import Finding
 from holdfast.ids import EPOCH, check_id, moment, new_id
 from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
+from holdfast.retention import check_kind
 from holdfast.session_checkpoints import check_same, keep
 from holdfast.settling import settle
 
@@ -119,6 +120,7 @@ class Keeping(Finding):
     ) -> Plan[Checkpoint]:
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to checkpoint")
+        check_kind(kind)
         drafted, expires = EPOCH, None
         if ttl is not None:
             drafted = moment(self._stamps.next())

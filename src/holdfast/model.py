@@ -370,6 +370,7 @@ class Change(Value, frozen=True, kw_only=True):
 
 
 CheckpointKind = Literal["automatic", "manual", "pre_operation", "recovery"]
+CHECKPOINT_KINDS: tuple[CheckpointKind, ...] = ("automatic", "manual", "pre_operation", "recovery")
 CheckpointStatus = Literal["in_progress", "completed", "failed", "halted"]
 
 

@@ -15,7 +15,7 @@ from holdfast.ids import moment
 from holdfast.kinds import AGENTS, CAPTURES, CHECKPOINTS, RUNS
 from holdfast.model import Checkpoint, CheckpointKind, Value
 from holdfast.restoring import Restoring
-from holdfast.retention import Retention, eligible, is_good
+from holdfast.retention import Retention, check_kind, eligible, is_good
 from holdfast.run_records import read_run
 
 BATCH = 200
@@ -50,12 +50,14 @@ class Pruning(Restoring):
         """Remove an agent's or a session's checkpoints beyond the last `keep`, and expired ones.
 
         With `kind` only checkpoints of that kind are looked at. Named and protected ones survive, and so does
-        the newest.
+        the newest that is not damaged.
         """
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to prune")
         if keep is not None and policy is not None:
             raise InvalidInput("give keep or a policy, not both")
+        if kind is not None:
+            check_kind(kind)
         chosen = policy or Retention(keep=keep)
         with self._within(timeout):
             owner = self._owner(self._store, agent_id, session_id)

@@ -81,6 +81,8 @@ class Restoring(Keeping):
         captured = records.captured(self._store, stored)
         if sessions is None:
             return captured
+        if isinstance(sessions, str):
+            raise InvalidInput(f"sessions is a list of session ids, not {sessions!r}")
         known = {capture.session_id for capture in captured.values()}
         for session_id in sessions:
             if session_id not in known:

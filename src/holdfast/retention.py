@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from holdfast.errors import InvalidInput
-from holdfast.model import Checkpoint, CheckpointKind, Value
+from holdfast.model import CHECKPOINT_KINDS, Checkpoint, CheckpointKind, Value
 
 
 class Retention(Value, frozen=True, kw_only=True):
@@ -19,9 +19,17 @@ class Retention(Value, frozen=True, kw_only=True):
     per_kind: Mapping[CheckpointKind, int] = {}
 
     def __post_init__(self) -> None:
+        for kind in self.per_kind:
+            check_kind(kind)
         for count in (self.keep, *self.per_kind.values()):
             if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
                 raise InvalidInput(f"how many to keep is a whole number from 0, not {count!r}")
+
+
+def check_kind(kind: object) -> None:
+    """InvalidInput for what is no kind of checkpoints."""
+    if kind not in CHECKPOINT_KINDS:
+        raise InvalidInput(f"kind is one of {', '.join(CHECKPOINT_KINDS)}, not {kind!r}")
 
 
 def is_protected(checkpoint: Checkpoint) -> bool:
@@ -42,17 +50,18 @@ def is_expired(checkpoint: Checkpoint, now: datetime) -> bool:
 def eligible(
     newest_first: Sequence[Checkpoint], policy: Retention, now: datetime, spared: Collection[str] = ()
 ) -> list[Checkpoint]:
-    """Those of one owner's checkpoints that may go; the newest never, nor those spared by id."""
+    """Those of one owner's checkpoints that may go; the newest sound one never, nor those spared by id."""
+    newest = next((one for one in newest_first if one.damaged is None), None)
     going = []
     kept: dict[str, int] = {}
     kept_in_all = 0
-    for index, one in enumerate(newest_first):
+    for one in newest_first:
         if is_protected(one) or one.id in spared:
             continue
         limit = policy.per_kind.get(one.kind)
         beyond = policy.keep is not None and kept_in_all >= policy.keep
         beyond = beyond or (limit is not None and kept.get(one.kind, 0) >= limit)
-        if index > 0 and (beyond or is_expired(one, now)):
+        if one is not newest and (beyond or is_expired(one, now)):
             going.append(one)
             continue
         kept_in_all += 1

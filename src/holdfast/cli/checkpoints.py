@@ -20,7 +20,9 @@ def checkpoint() -> None:
 
 def subject(one: Checkpoint) -> str:
     """What a checkpoint is of."""
-    return f"session {one.session_id}" if one.session_id is not None else f"agent {one.agent_id}"
+    if one.session_id is not None:
+        return f"session {one.session_id}"
+    return "?" if one.agent_id is None else f"agent {one.agent_id}"  # a damaged one cannot tell
 
 
 @checkpoint.command(

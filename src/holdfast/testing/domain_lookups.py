@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast import codec
 from holdfast.client import Holdfast
 from holdfast.contracts import Put
-from holdfast.errors import ConnectionFailed, CorruptData, IntegrityError
+from holdfast.errors import ConnectionFailed, CorruptData, IntegrityError, InvalidInput
 from holdfast.finding import DamagedCheckpoint
 from holdfast.kinds import CHECKPOINTS
 from holdfast.testing.damage import spoilt
@@ -128,6 +128,22 @@ class LookupKit(HoldfastKit):
         assert [hf.checkpoints.restore(one.id).checkpoint for one in made] == made
         assert hf.verify().ok
 
+    def test_what_cannot_be_meant_is_refused(self, hf: Holdfast) -> None:
+        begin(hf, "a")
+        made = hf.checkpoints.create("scout")
+        odd: Any = "bogus"
+        for call in (
+            lambda: hf.checkpoints.create("scout", kind=odd),
+            lambda: hf.checkpoints.list("scout", kind=odd),
+            lambda: hf.checkpoints.prune("scout", kind=odd, keep=0),
+            lambda: hf.checkpoints.latest("scout", session_id="a"),
+            lambda: hf.checkpoints.restore(made.id, sessions="a"),
+            lambda: hf.checkpoints.fork(made.id, title="of an agent"),
+        ):
+            with pytest.raises(InvalidInput):
+                call()
+        assert [*hf.checkpoints.list()] == [made]
+
     # damage
 
     def test_a_checkpoint_that_lacks_its_time_is_damaged(self, door: Door) -> None:
@@ -151,6 +167,8 @@ class LookupKit(HoldfastKit):
         newest = next(record for record in dump(door.store) if record.fields and record.fields[0] == bad.id)
         with spoilt(door.store, newest):
             assert [one.damaged is None for one in hf.checkpoints.list("scout")] == [False, True]
+            assert [one.id for one in hf.checkpoints.list("scout", kind="automatic")] == [bad.id]
+            assert hf.checkpoints.prune("scout", keep=0).count == 0
             with pytest.warns(DamagedCheckpoint, match=bad.id):
                 assert hf.checkpoints.latest("scout") == good
             with pytest.raises(IntegrityError, match=bad.id):
