@@ -68,7 +68,8 @@ def connect_read_only(path: str, vfs: str | None, timeout: float) -> apsw.Connec
 
 
 def connect(path: str, flags: int, vfs: str | None) -> apsw.Connection:
-    con = apsw.Connection(path, flags=flags, vfs=vfs)
+    # Each connection is used by one thread at a time, so SQLite need not lock it for every value that is read.
+    con = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX, vfs=vfs)
     # Else a statement is compiled anew for every value that is bound to it, in case another plan were better.
     con.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     con.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)  # a column that is not there is an error, and no text
