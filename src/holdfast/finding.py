@@ -104,7 +104,7 @@ class Finding(Noun):
             rows = self._rows(agent_id, session_id, order, after, None if kind else offset + limit + 1)
             if kind is None:
                 found = [*islice(rows, offset, offset + limit + 1)]
-                views = [*records.views(found[:limit])]
+                views = records.views(found[:limit])
             else:
                 of_kind = ((row, one) for row in rows if (one := records.view(row)).kind == kind or one.damaged)
                 pairs = [*islice(of_kind, offset, offset + limit + 1)]

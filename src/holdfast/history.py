@@ -341,13 +341,16 @@ def _placed(
     reader: Reader, rows: Iterator[Record], before: str | None, session_id: str, history: str, segment: Segment
 ) -> Iterator[Message]:
     """The messages that rows say, one behind the other."""
-    usages, pruned = _usages(reader, history, segment), _pruned(reader, history, segment)
-    branch, plain = segment.branch, not usages and not pruned
+    branch, usages, pruned = segment.branch, _usages(reader, history, segment), None
     for row in rows:
         seq: int = row.key[2]  # type: ignore[assignment]
         message = codec.decode_placed(row.body, session_id, branch, seq, before)
-        if not plain:
+        if message.role == "tool":  # whose outputs alone are ever left out
+            if pruned is None:
+                pruned = _pruned(reader, history, segment)
             codec.note(message, usages.get(seq), seq in pruned)
+        elif usages:
+            codec.note(message, usages.get(seq), pruned=False)
         before = row.fields[0]  # type: ignore[assignment]
         yield message
 
