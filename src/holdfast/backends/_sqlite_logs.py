@@ -6,7 +6,7 @@ index, and touches nothing else. The table `logs` gives each (namespace, …, lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import apsw
 from msgspec.structs import replace
@@ -126,6 +126,10 @@ class LogTable:
         position = int(key[2])
         rows = self._fetch(con, key[0], key[1], self._range, position, position)
         return self._record(rows[0], key[0], key[1]) if rows else None
+
+    def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
+        """What stands at each of these keys."""
+        return [self.get(con, key) for key in keys]
 
     def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
         """What `inserting` takes, if the number of the log is known."""

@@ -39,8 +39,7 @@ class SqliteReader:
             raise translate(error) from error
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
-        table = self.layout[kind.name]
-        return [table.get(self.con, key) for key in keys]
+        return self.layout[kind.name].get_all(self.con, keys)
 
     def get_at_once(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         """The same of one instant: in a transaction of their own, which also costs less than one for each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -16,6 +16,8 @@ from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.errors import IntegrityError
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Kind
+
+_MOST_KEYS = 256  # that one statement looks up
 
 Sought: TypeAlias = tuple[str, list[Scalar]]  # a statement, and what is bound to it beside the space
 
@@ -88,6 +90,24 @@ class PlainTable:
         finder = self._finder(self._depth)
         found = finder.fetch(con, finder.select + self._with_key, (self._space, *key), key)
         return found[0] if found else None
+
+    def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
+        """What stands at each of these keys; many of one part each are looked up by few statements."""
+        if self._depth > 1 or len(keys) == 1:
+            return [self.get(con, key) for key in keys]
+        found: dict[Key, Record] = {}
+        for start in range(0, len(keys), _MOST_KEYS):
+            for record in self._any_of(con, keys[start : start + _MOST_KEYS]):
+                found[record.key] = record
+        return [found.get(key) for key in keys]
+
+    def _any_of(self, con: Runs, keys: Sequence[Key]) -> list[Record]:
+        """Records by keys of one part, which are repeated up to a power of two so that few statements serve all."""
+        count = 1 << (len(keys) - 1).bit_length()
+        values = [key[0] for key in keys] + [keys[-1][0]] * (count - len(keys))
+        finder, (name,) = self._finder(0), self.kind.key
+        statement = f'{finder.select} WHERE space = ? AND "{name.name}" IN ({", ".join("?" * count)})'
+        return finder.fetch(con, statement, (self._space, *values), ())
 
     def _finder(self, known: int) -> Finder:
         """What reads records whose keys begin with so many known parts; most of a process's are never asked for."""

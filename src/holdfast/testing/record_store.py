@@ -123,11 +123,17 @@ class RecordStoreKit(CommitTests, RebaseTests, ScanTests):
 
     def test_getting_no_keys_gives_nothing(self, store: RecordStore) -> None:
         assert store.get(MESSAGES, []) == []
+        assert store.get(session("s").kind, []) == []
 
     def test_getting_thousands_of_keys_finds_each(self, store: RecordStore) -> None:
         said = [message("h", 1, seq, f"m{seq}", b"%d" % seq) for seq in range(1, 2_501)]
         insert(store, said)
         assert store.get(MESSAGES, [one.key for one in said]) == said
+
+    def test_getting_hundreds_of_names_finds_those_that_are_there(self, store: RecordStore) -> None:
+        insert(store, [session(f"s{number}") for number in range(0, 700, 2)])
+        found = store.get(session("s").kind, [(f"s{number}",) for number in range(699, -1, -1)])
+        assert found == [None if number % 2 else session(f"s{number}") for number in range(699, -1, -1)]
 
     # opening and closing
 
