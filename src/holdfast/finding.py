@@ -101,13 +101,16 @@ class Finding(Noun):
         listing = ["checkpoints", agent_id, session_id, kind, order]
         with self._within(timeout):
             after = None if cursor is None else cursors.read(listing, cursor)
-            rows = self._rows(agent_id, session_id, order, after, None if kind else offset + limit + 1)
+            end = offset + limit + 1
+            found, views = [], None
             if kind is None:
-                found = [*islice(rows, offset, offset + limit + 1)]
+                found = [*islice(self._rows(agent_id, session_id, order, after, end, bodies_only=True), offset, end)]
                 views = records.views(found[:limit])
-            else:
-                of_kind = ((row, one) for row in rows if (one := records.view(row)).kind == kind or one.damaged)
-                pairs = [*islice(of_kind, offset, offset + limit + 1)]
+            if views is None:
+                rows = self._rows(agent_id, session_id, order, after, None if kind else end)
+                seen = ((row, records.view(row)) for row in rows)
+                chosen = ((row, one) for row, one in seen if kind in (None, one.kind) or one.damaged)
+                pairs = [*islice(chosen, offset, end)]
                 found, views = [row for row, _ in pairs], [one for _, one in pairs[:limit]]
         if not 0 < limit < len(found):
             return Page(views, None)
@@ -115,9 +118,16 @@ class Finding(Noun):
         return Page(views, cursors.make(listing, place))
 
     def _rows(
-        self, agent_id: str | None, session_id: str | None, order: str, after: Json, limit: int | None = None
+        self,
+        agent_id: str | None,
+        session_id: str | None,
+        order: str,
+        after: Json,
+        limit: int | None = None,
+        *,
+        bodies_only: bool = False,
     ) -> Iterator[Record]:
-        """The records of a listing; more than `limit` of them are not wanted."""
+        """The records of a listing; more than `limit` of them are not wanted, nor maybe their fields."""
         if order not in ("written", "step"):
             raise InvalidInput(f"order is 'written' or 'step', not {order!r}")
         owner = self._owner(self._store, agent_id, session_id)
@@ -135,6 +145,7 @@ class Finding(Noun):
             reverse=True,
             after=None if after is None else tuple(after),
             limit=limit if owner else None,
+            bodies_only=bodies_only and owner is not None,
         )
         rows = self._store.scan(query)
         return rows if owner else (row for row in rows if self._has_owner(self._store, row))

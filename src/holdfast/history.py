@@ -296,7 +296,7 @@ _FEW = 200  # messages that are surely wanted all, when asked for by their place
 
 def read(reader: Reader, session_id: str, history: str, segment: Segment) -> Iterator[Message]:
     """The messages of a segment, with their places, usage and marks."""
-    rows, before = _rows(reader, history, segment)
+    rows, before = _rows(reader, history, segment, bodies_only=True)
     return _placed(reader, rows, before, session_id, history, segment)
 
 
@@ -314,21 +314,37 @@ def _numbered(reader: Reader, session_id: str, history: str, segment: Segment) -
     return zip(numbers, _placed(reader, rows, before, session_id, history, segment), strict=True)
 
 
-def _rows(reader: Reader, history: str, segment: Segment) -> tuple[Iterator[Record], str | None]:
+def _rows(
+    reader: Reader, history: str, segment: Segment, *, bodies_only: bool = False
+) -> tuple[Iterator[Record], str | None]:
     """The rows of a segment, and the id of the message in front of them."""
     low, before = segment.low, segment.before_id
     first = low if before is not None or low == 1 else low - 1
     query = Query(
-        kind=MESSAGES, prefix=(history, segment.branch), low=first, high=segment.high, limit=_few(segment, first)
+        kind=MESSAGES,
+        prefix=(history, segment.branch),
+        low=first,
+        high=segment.high,
+        limit=_few(segment, first),
+        bodies_only=bodies_only,
     )
     found = iter(reader.scan(query))
     if first < low:
         for row in found:
             if int(row.key[2]) >= low:  # the one before it is gone
                 return chain([row], found), None
-            before = str(row.fields[0])
+            before = _id_of(reader, row)
             break
     return found, before
+
+
+def _id_of(reader: Reader, row: Record) -> str | None:
+    """The id of a message, which a damaged one tells by its field."""
+    try:
+        return codec.decode_message(row.body, "").id
+    except CorruptData:
+        record = get(reader, MESSAGES, *row.key)
+        return None if record is None else str(record.fields[0])
 
 
 def _few(segment: Segment, first: int) -> int | None:
@@ -351,7 +367,7 @@ def _placed(
             codec.note(message, usages.get(seq), seq in pruned)
         elif usages:
             codec.note(message, usages.get(seq), pruned=False)
-        before = row.fields[0]  # type: ignore[assignment]
+        before = message.id
         yield message
 
 

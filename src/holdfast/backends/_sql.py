@@ -55,6 +55,12 @@ def columns(kind: Kind, dialect: Dialect = SQLITE) -> list[str]:
     return [quoted(column.name, dialect) for column in kind.columns()]
 
 
+def selected(kind: Kind, dialect: Dialect = SQLITE, *, bodies_only: bool = False) -> list[str]:
+    """The names of the columns that make a record."""
+    made_of = kind.key if bodies_only else kind.columns()
+    return [*(quoted(column.name, dialect) for column in made_of), "digest", "body"]
+
+
 def conditions(filters: Sequence[Filter], dialect: Dialect = SQLITE) -> tuple[list[str], list[Scalar]]:
     """Filters as conditions with their parameters; None is compared as a value."""
     parts: list[str] = []

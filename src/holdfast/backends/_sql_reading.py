@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from holdfast.backends._paging import in_pages
-from holdfast.backends._sql import Dialect, columns, order_by, where
+from holdfast.backends._sql import Dialect, order_by, selected, where
 from holdfast.contracts import Key, Query, Record
 from holdfast.kinds import KINDS, Kind
 
@@ -22,11 +22,14 @@ class Tables(ABC):
     def __init__(self, dialect: Dialect, space: int, table: Callable[[str], str]) -> None:
         self.dialect = dialect
         self.space = space
-        self.selects = {
-            kind.name: f"SELECT {', '.join(f't.{name}' for name in [*columns(kind, dialect), 'digest', 'body'])}"
-            f" FROM {table(kind.name)} t"
-            for kind in KINDS
-        }
+        self.selects, self._lean_selects = (
+            {
+                kind.name: f"SELECT {', '.join(f't.{name}' for name in selected(kind, dialect, bodies_only=lean))}"
+                f" FROM {table(kind.name)} t"
+                for kind in KINDS
+            }
+            for lean in (False, True)
+        )
         self._from = {kind.name: f"FROM {table(kind.name)}" for kind in KINDS}
 
     @abstractmethod
@@ -36,7 +39,8 @@ class Tables(ABC):
     def selecting(self, query: Query) -> Statement:
         """The records that match, in order."""
         clause, values = self._where(query)
-        return f"{self.selects[query.kind.name]}{clause}{order_by(query, self.dialect)}", values
+        selects = self._lean_selects if query.bodies_only else self.selects
+        return f"{selects[query.kind.name]}{clause}{order_by(query, self.dialect)}", values
 
     def counting(self, query: Query) -> Statement:
         """How many match."""

@@ -36,11 +36,12 @@ class LogTable:
         self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
-        self._careful = Careful([Field("place", "int"), *kind.fields], kind.name)
+        place = Field("place", "int")
+        self._careful = Careful([place, *kind.fields], kind.name)
+        self._lean = Careful([place], kind.name)
         self._select = self._careful.select
         self._insert = self.inserting(lambda _column: "?")
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
-        self._range = f"{self._select} WHERE place BETWEEN ? AND ?"
 
     def inserting(self, value: Callable[[str], str]) -> str:
         """The statement that inserts a row; `value` says where that of a column comes from, or `log`."""
@@ -104,27 +105,36 @@ class LogTable:
         return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
 
     def _fetch(
-        self, con: Runs, owner: Scalar, branch: Scalar, statement: str, low: int, high: int, *rest: Scalar
+        self,
+        con: Runs,
+        careful: Careful,
+        owner: Scalar,
+        branch: Scalar,
+        low: int,
+        high: int,
+        clause: str = "",
+        values: Sequence[Scalar] = (),
     ) -> list[Row]:
-        """Rows of one log, from position to position.
+        """Rows of one log, from position to position, and what else a clause says of them.
 
         Where a number that was remembered finds none, another process may have deleted that log and begun it anew.
         """
+        statement = f"{careful.select} WHERE place BETWEEN ? AND ?{clause}"
         known = self._known.get((owner, branch))
         if known is not None:
             start = known << POSITIONS
-            rows = self._careful.fetch(con, statement, (start | low, start | high, *rest))
+            rows = careful.fetch(con, statement, (start | low, start | high, *values))
             if rows:
                 return rows
         log = self._look(con, owner, branch)
         if log is None or log == known:
             return []
         start = log << POSITIONS
-        return self._careful.fetch(con, statement, (start | low, start | high, *rest))
+        return careful.fetch(con, statement, (start | low, start | high, *values))
 
     def get(self, con: Runs, key: Key) -> Record | None:
         position = int(key[2])
-        rows = self._fetch(con, key[0], key[1], self._range, position, position)
+        rows = self._fetch(con, self._careful, key[0], key[1], position, position)
         return self._record(rows[0], key[0], key[1]) if rows else None
 
     def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
@@ -202,10 +212,13 @@ class LogTable:
         parts, values = _sql.conditions(query.where)
         clause = "".join(f" AND {part}" for part in parts)
         order = "DESC" if query.reverse else "ASC"
-        statement = f"{self._range}{clause} ORDER BY place {order} LIMIT ?"
-        limit = -1 if query.limit is None else query.limit
-        rows = self._fetch(con, owner, branch, statement, low, high, *values, limit)
+        clause += f" ORDER BY place {order} LIMIT ?"
+        values.append(-1 if query.limit is None else query.limit)
         kind = self.kind
+        if query.bodies_only:
+            lean = self._fetch(con, self._lean, owner, branch, low, high, clause, values)
+            return iter([Record(kind, (owner, branch, place & LAST), body, digest) for place, digest, body in lean])
+        rows = self._fetch(con, self._careful, owner, branch, low, high, clause, values)
         return iter([Record(kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
 
     def _select_family(self, con: Runs, query: Query) -> Iterator[Record]:

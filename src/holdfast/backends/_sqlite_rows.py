@@ -55,14 +55,15 @@ class Careful:
 
 
 class Finder:
-    """Reads records of a kind, of whose key the first parts are known."""
+    """Reads records of a kind, of whose key the first parts are known; with or without their fields."""
 
-    def __init__(self, kind: Kind, known: int) -> None:
-        self._columns = kind.columns()[known:]
+    def __init__(self, kind: Kind, known: int, bodies_only: bool) -> None:
+        fields = () if bodies_only else kind.fields
+        self._columns = [*kind.key[known:], *fields]
         self._needed = len(kind.key) - known
         self._careful = Careful(self._columns, kind.name)
         self.select = self._careful.select
-        self._make = _maker(kind, known)
+        self._make = _maker(kind, known, fields)
 
     def fetch(self, con: Runs, statement: str, values: tuple[Scalar, ...], known: Key) -> list[Record]:
         """All that a statement finds which begins with `select`; one with a value of a wrong type fits no checksum."""
@@ -79,12 +80,12 @@ class Finder:
 
 
 @cache
-def finder_of(kind: Kind, known: int) -> Finder:
+def finder_of(kind: Kind, known: int, bodies_only: bool) -> Finder:
     """What reads such records, made once for all stores."""
-    return Finder(kind, known)
+    return Finder(kind, known, bodies_only)
 
 
-def _maker(kind: Kind, known: int) -> Make:
+def _maker(kind: Kind, known: int, fields: Sequence[Field]) -> Make:
     """What makes records of rows and the known parts of their key, and leaves out rows with a value of a wrong type.
 
     It is compiled for the kind, whose names are the code's own: to take rows apart by a loop over columns takes twice
@@ -96,11 +97,11 @@ def _maker(kind: Kind, known: int) -> Make:
             if type(at_) is int and type(digest) is bytes and (id_ is None or type(id_) is str) and …
         ]
     """
-    types = {f"{column.name}_": _TYPES[column.type].__name__ for column in kind.columns()}
-    keys, fields = [*types][: len(kind.key)], [*types][len(kind.key) :]
+    types = {f"{column.name}_": _TYPES[column.type].__name__ for column in [*kind.key, *fields]}
+    keys, others = [*types][: len(kind.key)], [*types][len(kind.key) :]
     sound = [*(f"type({name}) is {types[name]}" for name in keys[known:]), "type(digest) is bytes"]
-    sound += [f"({name} is None or type({name}) is {types[name]})" for name in fields]
-    given, found, beside = ("".join(f"{name}, " for name in some) for some in (keys[:known], keys[known:], fields))
+    sound += [f"({name} is None or type({name}) is {types[name]})" for name in others]
+    given, found, beside = ("".join(f"{name}, " for name in some) for some in (keys[:known], keys[known:], others))
     made = f"Record(kind, ({given}{found}), body, digest, ({beside}))"
     each = f"for {found}{beside}digest, body in rows if {' and '.join(sound)}"
     make: Make = eval(f"lambda rows, {given}: [{made} {each}]", {"Record": Record, "kind": kind})

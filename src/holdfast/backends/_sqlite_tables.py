@@ -33,7 +33,7 @@ class PlainTable:
         keys = names[: self._depth]
         by_key = " AND ".join(["space = ?", *(f"{name} = ?" for name in keys)])
         changes = ", ".join(f"{name} = ?" for name in [*names[self._depth :], "digest", "body"])
-        self._finders: dict[int, Finder] = {}
+        self._finders: dict[tuple[int, bool], Finder] = {}
         self._with_key = f" WHERE {by_key}"
         self._insert = self.inserting(_bound)
         self._update = f"UPDATE {kind.name} SET {changes} WHERE {by_key}"
@@ -109,11 +109,11 @@ class PlainTable:
         statement = f'{finder.select} WHERE space = ? AND "{name.name}" IN ({", ".join("?" * count)})'
         return finder.fetch(con, statement, (self._space, *values), ())
 
-    def _finder(self, known: int) -> Finder:
+    def _finder(self, known: int, bodies_only: bool = False) -> Finder:
         """What reads records whose keys begin with so many known parts; most of a process's are never asked for."""
-        found = self._finders.get(known)
+        found = self._finders.get((known, bodies_only))
         if found is None:
-            found = self._finders[known] = finder_of(self.kind, known)
+            found = self._finders[known, bodies_only] = finder_of(self.kind, known, bodies_only)
         return found
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
@@ -159,7 +159,7 @@ class PlainTable:
             self.insert(con, record)
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:
-        finder = self._finder(len(query.prefix))
+        finder = self._finder(len(query.prefix), query.bodies_only)
         plain = not query.where and query.after is None
         statement, values = self._by_range(finder, query) if plain else self._by_filter(finder, query)
         return iter(finder.fetch(con, statement, (self._space, *values), query.prefix))
@@ -167,7 +167,7 @@ class PlainTable:
     def _by_range(self, finder: Finder, query: Query) -> Sought:
         """The statement for a prefix and a range of keys, made once for all that differ in values only."""
         low, high = query.low, query.high
-        shape = (len(query.prefix), low is None, high is None, query.order, query.reverse)
+        shape = (len(query.prefix), low is None, high is None, query.order, query.reverse, query.bodies_only)
         statement = self._ranges.get(shape)
         if statement is None:
             parts, _ = _sql.where(query)

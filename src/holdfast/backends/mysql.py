@@ -60,7 +60,7 @@ class MysqlReader(SqlReader):
         return self._con.carry_out([*begin, (text, values)])
 
     def record(self, kind: Kind, row: tuple[Any, ...]) -> Record:
-        return super().record(kind, (*map(_decoded, _text_columns(kind), row), *row[-2:]))
+        return super().record(kind, (*map(_decoded, _text_columns(kind), row[:-2]), *row[-2:]))
 
 
 def _text_columns(kind: Kind) -> Iterator[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.contracts import Delete, Key, Query, RecordStore
 from holdfast.filters import Filter
@@ -50,6 +51,16 @@ class ScanTests(StoreKit):
         newest = Query(kind=HEADS, order="updated_at", reverse=True)
         assert keys(store, Query(kind=HEADS, order="updated_at")) == [("d",), ("b",), ("c",), ("a",)]
         assert keys(store, newest) == [("a",), ("c",), ("b",), ("d",)]
+
+    @pytest.mark.parametrize("kind", [MESSAGES, HEADS])
+    def test_records_may_be_asked_for_without_their_fields(self, store: RecordStore, kind: Kind) -> None:
+        insert(store, [head("a", 1), head("b", 2), message("h", 1, 1, "m1", b"1"), message("h", 1, 2, "m2", b"2")])
+        for prefix in {(), *(key[:1] for key in keys(store, Query(kind=kind)))}:
+            whole = Query(kind=kind, prefix=prefix, reverse=True)
+            lean = [*store.scan(replace(whole, bodies_only=True))]
+            expected = [*store.scan(whole)]
+            assert [(one.key, one.body, one.digest) for one in lean] == [(x.key, x.body, x.digest) for x in expected]
+            assert [one.fields for one in lean] in ([() for _ in lean], [one.fields for one in expected])
 
     # prefix and range
 
