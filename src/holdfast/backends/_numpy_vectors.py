@@ -212,9 +212,8 @@ class NumpyVectors:
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
         scores = self._cosines(rows, unit)
-        if len(rows) > _BLOCK:
-            keep = _top(scores, limit, np.float32(0))
-            rows, scores = rows[keep], scores[keep]
+        keep = _top(scores, limit, np.float32(0))
+        rows, scores = rows[keep], scores[keep]
         ids = map(self._ids.__getitem__, rows.tolist())
         best = sorted(zip((-scores).tolist(), ids, strict=True))[:limit]
         return [Near(id=id, score=-negated) for negated, id in best]
