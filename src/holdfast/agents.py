@@ -33,7 +33,7 @@ class Agents(Noun):
         """Keep the agent as a new revision.
 
         With `agent.revision` None it replaces whatever is there; with a number only that revision, and
-        Conflict if somebody saved meanwhile.
+        Conflict if somebody saved meanwhile. `get` counts active sessions; what comes back here has 0.
         """
         self._check(agent)
         return self._save(agent.id, lambda _: agent, agent.revision, timeout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -63,8 +64,23 @@ def encode_value(value: S, kind: type[S], what: str) -> bytes:
     try:
         check_faithful(value, reader_of(kind)(body), what)
     except msgspec.ValidationError as cause:
-        raise InvalidInput(f"{what} cannot be stored: {cause}") from cause
+        raise InvalidInput(f"{what} cannot be stored: {_misfit(cause)}") from cause
     return body
+
+
+_MISFIT = re.compile(r"Expected `(?P<wanted>.+)`, got `(?P<given>.+)` - at `\$\.(?P<place>.+)`")
+_PYTHON = {"object": "dict", "array": "list", "null": "None"}
+
+
+def _misfit(cause: Exception) -> str:
+    """What does not fit, in Python's words where msgspec has JSON's."""
+    told = _MISFIT.fullmatch(str(cause))
+    if told is None:
+        return str(cause)
+    wanted, given = (
+        re.sub(r"\w+", lambda word: _PYTHON.get(word[0], word[0]), told[name]) for name in ("wanted", "given")
+    )
+    return f"{told['place']} should be {wanted}, not {given}"
 
 
 def check_faithful(given: object, read: object, what: str) -> None:
@@ -204,7 +220,7 @@ def encode_message(message: Message) -> tuple[bytes, Message]:
         RecursionError,
         msgspec.MsgspecError,
     ) as cause:
-        raise InvalidInput(f"message {message.id!r} cannot be stored: {cause}") from cause
+        raise InvalidInput(f"message {message.id!r} cannot be stored: {_misfit(cause)}") from cause
 
 
 def _is_plain(message: Message) -> bool:

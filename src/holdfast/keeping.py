@@ -27,6 +27,8 @@ from holdfast.settling import settle
 
 T = TypeVar("T")
 
+_LONGEST_TTL_S = 10_000_000_000  # some three centuries
+
 
 class Blocking(Plan[Checkpoint]):
     """A checkpoint that is not for an event loop to make: it takes several commits, or a while to check."""
@@ -121,6 +123,8 @@ class Keeping(Finding):
         if (agent_id is None) == (session_id is None):
             raise InvalidInput("name either an agent_id or a session_id to checkpoint")
         check_kind(kind)
+        if name == "":
+            raise InvalidInput("a name is not empty; leave it out for a checkpoint without one")
         drafted, expires = EPOCH, None
         if ttl is not None:
             drafted = moment(self._stamps.next())
@@ -253,6 +257,6 @@ def _check_json(draft: StoredCheckpoint) -> None:
 
 
 def _check_ttl(ttl: float) -> float:
-    if not isinstance(ttl, int | float) or not 0 <= ttl < 10**10:
-        raise InvalidInput(f"ttl is a number of seconds from 0, not {ttl!r}")
+    if not isinstance(ttl, int | float) or not 0 <= ttl <= _LONGEST_TTL_S:
+        raise InvalidInput(f"ttl is a number of seconds from 0 to {_LONGEST_TTL_S:,}, not {ttl!r}")
     return ttl

@@ -231,7 +231,7 @@ class _Importing:
                 where,
                 agent_id=told.agent_id,
                 kind=_KINDS.get(told.checkpoint_type, "manual"),
-                name=told.name,
+                name=told.name or None,
                 description=told.description,
                 facts=facts,
             )

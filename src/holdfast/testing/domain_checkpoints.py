@@ -263,6 +263,8 @@ class CheckpointKit(HoldfastKit):
             {"tool_calls": [ToolCall(id="c", name="f", arguments={1: 2})]},
             {"step": -1},
             {"ttl": -1},
+            {"ttl": 10**11},
+            {"name": ""},
             {"kind": "weekly"},
             {"status": "fine"},
             {"id": ""},

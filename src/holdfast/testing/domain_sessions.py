@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.client import Holdfast
 from holdfast.contracts import RecordStore
-from holdfast.errors import AlreadyExists, Conflict, NotFound
+from holdfast.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from holdfast.kinds import HEADS, SESSIONS, Kind
 from holdfast.model import Head, Message, Usage
 from holdfast.testing.driving import NOON, Again, Clock, Door, HoldfastKit, exact, users
@@ -43,6 +43,10 @@ CHANGES: dict[str, Any] = {
 
 class SessionTests(HoldfastKit):
     """`hf.sessions` without its messages."""
+
+    def test_what_does_not_fit_is_told_in_words_of_python(self, hf: Holdfast) -> None:
+        with pytest.raises(InvalidInput, match=r"metadata should be dict \| None, not list"):
+            hf.sessions.create(metadata=[1])  # type: ignore[arg-type]
 
     def test_all_records_of_a_session_that_the_store_has_named_begin_with_its_name(self, door: Door) -> None:
         session = door.hf.sessions.create(title="Kyoto").id
