@@ -19,6 +19,8 @@ from holdfast.cli import doctor
 from holdfast.cli.drawing import draw_tree
 from holdfast.cli.main import cli
 from holdfast.model import Image, ToolCall
+from holdfast.testing.damage import spoilt
+from holdfast.testing.records import dump
 
 # agents
 
@@ -229,6 +231,18 @@ def test_a_tree_tells_checkpoints_of_one_moment_apart() -> None:
         draw_tree(Console(file=out, width=200), hf, session)
     shown = [line.split()[-1] for line in out.getvalue().splitlines() if "◆" in line]
     assert [sum(id.startswith(short) for id in made) for short in shown] == [1] * 20
+
+
+def test_a_tree_says_how_many_checkpoints_are_damaged() -> None:
+    out = io.StringIO()
+    with open_store("memory:") as hf:
+        session = hf.sessions.create(id="s")
+        made = [hf.checkpoints.create(session_id="s").id for _ in range(3)]
+        newest = next(record for record in dump(hf._store) if made[-1] in record.fields)
+        with spoilt(hf._store, newest):
+            draw_tree(Console(file=out, width=200), hf, session)
+    assert out.getvalue().count("◆") == 2
+    assert "1 damaged checkpoint not drawn" in out.getvalue()
 
 
 def test_log_tree_and_diff_are_drawn(talk: Shell) -> None:

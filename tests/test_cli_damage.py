@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from cli_runs import TALK, Shell
 
+from holdfast import Message
+from holdfast import open as open_store
+from holdfast.cli.damage import concerned
 from holdfast.cli.main import main
+from holdfast.kinds import CHECKPOINTS, MESSAGES
+from holdfast.testing.damage import spoilt
+from holdfast.testing.records import dump
 
 OTHER = {"id": "osaka", "messages": [{"role": "user", "content": "Find a hotel"}]}
 
@@ -30,6 +36,18 @@ def test_damage_names_the_session_and_asks_for_a_backup(altered: Shell) -> None:
         assert (result.exit_code, "kyoto" in result.output, "osaka" in result.output) == (3, True, False)
         assert "estore a backup" in result.output
         assert "holdfast copy" not in result.output
+
+
+def test_a_damaged_checkpoint_concerns_its_session_and_no_fork_of_it() -> None:
+    with open_store("memory:") as hf:
+        hf.sessions.append(hf.sessions.create(id="kyoto").id, Message.user("Find a ryokan"))
+        made = hf.checkpoints.create(session_id="kyoto")
+        hf.checkpoints.fork(made.id, id="osaka")
+        (kept,) = (record for record in dump(hf._store) if record.kind is CHECKPOINTS)
+        (said,) = (record for record in dump(hf._store) if record.kind is MESSAGES)
+        for record, sessions in ((kept, "kyoto"), (said, "kyoto, osaka")):
+            with spoilt(hf._store, record):
+                assert concerned(hf, hf.verify().problems) == f"Sessions concerned: {sessions}."
 
 
 @pytest.mark.parametrize("command", [["log"], ["log", "--json"], ["log", "--last", "2"], ["session", "load"]])

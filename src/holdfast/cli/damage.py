@@ -14,7 +14,7 @@ from holdfast.cli.printing import note
 from holdfast.contracts import Query
 from holdfast.errors import HoldfastError
 from holdfast.heads import scan_heads
-from holdfast.kinds import HEADS, MESSAGES
+from holdfast.kinds import HEADS, KINDS, MESSAGES
 
 if TYPE_CHECKING:  # or the help of a command would load the whole library
     from holdfast import Holdfast, Message
@@ -63,13 +63,25 @@ class Watch:
 
 def concerned(hf: Holdfast, problems: Sequence[Problem]) -> str:
     """The sessions that the damaged records belong to, as far as that can be told."""
-    damaged = {part for problem in problems for part in problem.key if isinstance(part, str)}
+    shared, own = _places(problems)
     found = []
     try:
         for seen in scan_heads(hf._store, Query(kind=HEADS)):
-            if damaged & {seen.pointer.session_id, seen.pointer.uid, seen.pointer.history}:
+            if seen.pointer.history in shared or own & {seen.pointer.session_id, seen.pointer.uid}:
                 found.append(seen.pointer.session_id)
     except HoldfastError:  # the heads are damaged themselves; the table names them
         return "Which sessions are concerned cannot be told."
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"Sessions concerned: {', '.join(found[:_SHOWN])}{more}." if found else "No session is concerned."
+
+
+_SHARED = {kind.name for kind in KINDS if kind.key[0].name == "history"}  # by a session and its forks
+
+
+def _places(problems: Sequence[Problem]) -> tuple[set[str], set[str]]:
+    """The damaged histories, and what else the keys of damaged records say."""
+    shared: set[str] = set()
+    own: set[str] = set()
+    for problem in problems:
+        (shared if problem.kind in _SHARED else own).update(part for part in problem.key if isinstance(part, str))
+    return shared, own

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.printing import COLOURS, clean, moment, one_line
+from holdfast.cli.printing import COLOURS, clean, many, moment, one_line
 from holdfast.model import BranchView, Change, Checkpoint, CheckpointDiff, Code, Message, Session, SessionDiff, ToolCall
 from holdfast.model import Text as TextPart
 
@@ -75,6 +75,8 @@ def draw_tree(out: Console, hf: Holdfast, session: Session, *, limit: int = 50) 
     out.print(Text(f"{session.id}  {one_line(session.title or '', 50)}", style="bold"))
     for root in tree.behind(None):
         tree.draw(root, "")
+    if tree.damaged:
+        out.print(Text(f"{many(len(tree.damaged), 'damaged checkpoint')} not drawn; `holdfast verify` names all"))
 
 
 class Drawn:
@@ -86,7 +88,9 @@ class Drawn:
         self._session = session
         self._limit = limit
         self._branches = hf.sessions.tree(session.id).branches
-        self._marks = _marks(hf, session)
+        found = _checkpoints(hf, session)
+        self.damaged = [one for one in found if one.damaged]
+        self._marks = _marks(hf, session, found)
         self._width = _telling({one.id for found in self._marks.values() for _, one in found})
 
     def behind(self, parent: int | None) -> list[BranchView]:
@@ -130,14 +134,19 @@ class Drawn:
         return next((f"“{one_line(one.text or one.role, 28)}”" for one in there), "")
 
 
-def _marks(hf: Holdfast, session: Session) -> Marks:
-    """The checkpoints that have this session, by branch."""
+def _checkpoints(hf: Holdfast, session: Session) -> list[Checkpoint]:
+    """The newest of a session and of its agent."""
+    own = hf.checkpoints.list(session_id=session.id, limit=_POINTS).items
+    return own if session.agent_id is None else [*own, *hf.checkpoints.list(session.agent_id, limit=_POINTS)]
+
+
+def _marks(hf: Holdfast, session: Session, found: Iterable[Checkpoint]) -> Marks:
+    """Those that have this session, by branch."""
     marks: Marks = {}
-    for one in hf.checkpoints.list(session_id=session.id, limit=_POINTS):
-        if one.head is not None:
-            marks.setdefault(one.head.branch, []).append((one.head.seq, one))
-    for one in hf.checkpoints.list(session.agent_id, limit=_POINTS) if session.agent_id else ():
-        head = None if one.damaged else hf.checkpoints.heads(one.id).get(session.id)
+    for one in found:
+        head = one.head
+        if head is None and one.damaged is None:
+            head = hf.checkpoints.heads(one.id).get(session.id)
         if head is not None:
             marks.setdefault(head.branch, []).append((head.seq, one))
     return marks
