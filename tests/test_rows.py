@@ -67,7 +67,7 @@ def test_rows_are_found_as_by_looking_at_all(
     rows, kept = Rows(CHECKPOINTS), dict[Key, Record]()
     for key, (id, step) in given.items():
         if id not in {one.fields[0] for one in kept.values()} - {None}:
-            kept[key] = record(CHECKPOINTS, key, b"body", id=id, step=step)
+            kept[key] = record(CHECKPOINTS, key, b"body", id=id, step=step, at=-int(key[1]))
             rows.keep(key, kept[key])
     for query in asked[:1]:
         list(rows.match(query))  # so that what is kept for an order is there when rows go

@@ -26,7 +26,6 @@ class Present(Value, frozen=True, kw_only=True):
     link: bytes
     created_at: int
     checkpoints: int = 0
-    checkpointed_at: int = 0
     checkpoint_id: str | None = None
 
 

@@ -51,13 +51,13 @@ class KeptHead(Value, frozen=True, kw_only=True):
 class Standing(Value, frozen=True, kw_only=True):
     """What a checkpoint says of its place and of what it points at.
 
-    Its owner is a session or an agent; `uid` is told unless the session has it for a name. `at` orders an owner's
-    checkpoints: it is when one was made, or later, since the one before may have a time that is yet to come. `texts`
-    are those that `extra` leaves out since messages have them: branch, position, part and bytes of each, or the text
-    itself where the message is not there.
+    Its owner is a session or an agent; `uid` is told unless the session has it for a name. `number` counts an owner's
+    checkpoints in the order of writing, `at` is when it was written. `texts` are those that `extra` leaves out since
+    messages have them: branch, position, part and bytes of each, or the text itself where the message is not there.
     """
 
     id: str
+    number: int = 0
     at: int = 0
     created_at: Moment
     uid: str | None = None
@@ -109,7 +109,6 @@ class StoredCheckpoint(Standing, frozen=True, kw_only=True):
     tool_calls: list[ToolCall] = []
     extra: Json = None
     parent_id: str | None = None
-    number: int | None = None
 
 
 def made_at(draft: StoredCheckpoint, now: datetime) -> datetime:
@@ -155,7 +154,8 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
         body = codec.encode(stored, "checkpoint")
     else:
         body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
-    return Record(CHECKPOINTS, (stored.owner, stored.at), body, codec.digest(body), (stored.id, stored.step))
+    fields = (stored.id, stored.step, stored.at)
+    return Record(CHECKPOINTS, (stored.owner, stored.number), body, codec.digest(body), fields)
 
 
 _LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar
@@ -212,7 +212,7 @@ def captured(reader: Reader, stored: StoredCheckpoint) -> dict[str, Capture]:
         return {stored.owner: Capture(session_id=stored.session_id, position=stored.position)}
     newest: dict[str, Record] = {}
     for record in reader.scan(Query(kind=CAPTURES, prefix=(stored.owner,))):
-        if stored.number is not None and int(record.key[2]) <= stored.number:
+        if int(record.key[2]) <= stored.number:
             newest[str(record.key[1])] = record
     found = {session: read_capture(record) for session, record in newest.items()}
     there = [(session, capture) for session, capture in found.items() if capture.position is not None]
@@ -289,8 +289,7 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:
-    checkpoint_id, step = record.fields
-    at = record.key[1]
+    checkpoint_id, step, at = record.fields
     return Checkpoint(
         id=str(checkpoint_id),
         step=step if isinstance(step, int) else None,

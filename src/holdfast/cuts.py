@@ -89,7 +89,7 @@ class _Session(Struct, frozen=True, gc=False):
     id: str
     history: str
     n: int
-    checkpointed_at: int
+    checkpoints: int
     marked: bool
 
 
@@ -158,7 +158,7 @@ class Cut:
             return key[0] in self._agents and int(key[1]) <= self._agents[str(key[0])].revision
         if kind is CHECKPOINTS:
             owner = self._agents.get(str(key[0])) or self._sessions.get(str(key[0]))
-            return owner is not None and int(key[1]) <= owner.checkpointed_at
+            return owner is not None and int(key[1]) <= owner.checkpoints
         if kind is CAPTURES:
             return self._has_capture(record)
         if kind is EMBEDDINGS:
@@ -243,7 +243,7 @@ class Cut:
     def _see(self, pointer: Pointer) -> None:
         self._histories.add(pointer.history)
         self._sessions[pointer.uid] = _Session(
-            pointer.session_id, pointer.history, pointer.n, pointer.checkpointed_at, pointer.marked
+            pointer.session_id, pointer.history, pointer.n, pointer.checkpoints, pointer.marked
         )
 
     def measure(self) -> None:

@@ -202,12 +202,12 @@ def _check_one(agent_id: str | None, session_id: str | None) -> None:
 
 
 def _by_step(row: Record) -> tuple[int, int, str]:
-    step, at = row.fields[1], row.key[1]  # which damage may have made anything
-    return (step if isinstance(step, int) else -1, at if isinstance(at, int) else -1, str(row.key[0]))
+    step, number = row.fields[1], row.key[1]  # which damage may have made anything
+    return (step if isinstance(step, int) else -1, number if isinstance(number, int) else -1, str(row.key[0]))
 
 
 def _place(row: Record, order: str, of_all: bool) -> Json:
     """Where a listing goes on behind this row."""
     if order == "step":
         return _by_step(row)
-    return [row.key[1], *row.key] if of_all else list(row.key)
+    return [row.fields[2], *row.key] if of_all else list(row.key)

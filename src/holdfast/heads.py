@@ -44,9 +44,10 @@ class Pointer(Value, frozen=True, kw_only=True):
 
     `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
     here and is this session's own. `n` is the number of messages the session has written or inherited.
-    `marked` says that its agent's next checkpoint will look at it. `checkpoint_step` is the greatest step that a
-    checkpoint of it has had, -1 without any, so that who makes a later one need not look for another of the same; None
-    is not known, since the session is older than this field. Stamps are microseconds.
+    `marked` says that its agent's next checkpoint will look at it. Its checkpoints are numbered, `checkpoints` is the
+    last number. `checkpoint_step` is the greatest step that one of them has had, -1 without any, so that who makes a
+    later one need not look for another of the same; None is not known, since the session is older than this field.
+    Stamps are microseconds.
     """
 
     session_id: str
@@ -68,7 +69,7 @@ class Pointer(Value, frozen=True, kw_only=True):
     detached_by: str | None = None
     titled: bool = False
     marked: bool = False
-    checkpointed_at: int = 0
+    checkpoints: int = 0
     checkpoint_id: str | None = None
     checkpoint_step: int | None = None
     pending: Pending | None = None
@@ -144,20 +145,19 @@ def position_of(pointer: Pointer) -> Position:
     )
 
 
-def checkpointed(pointer: Pointer, at: int, checkpoint_id: str, step: int | None = None) -> Pointer:
-    """The pointer once this checkpoint is made."""
+def checkpointed(pointer: Pointer, checkpoint_id: str, step: int | None = None) -> Pointer:
+    """The pointer once this checkpoint is made; its number is then the pointer's."""
     greatest = pointer.checkpoint_step
     if step is not None and greatest is not None and step > greatest:
         greatest = step
-    return replace(pointer, checkpointed_at=at, checkpoint_id=checkpoint_id, checkpoint_step=greatest)
+    number = pointer.checkpoints + 1
+    return replace(pointer, checkpoints=number, checkpoint_id=checkpoint_id, checkpoint_step=greatest)
 
 
 def new_head(pointer: Pointer) -> tuple[Seen, list[Write]]:
     """The head of a session that begins, and the writes that put it there."""
     marks: list[Write] = [] if pointer.agent_id is None else [mark(pointer, pointer.agent_id)]
-    pointer = replace(
-        pointer, marked=bool(marks), checkpointed_at=0, checkpoint_id=None, checkpoint_step=-1, pending=None
-    )
+    pointer = replace(pointer, marked=bool(marks), checkpoints=0, checkpoint_id=None, checkpoint_step=-1, pending=None)
     record = pointer_record(pointer, {})
     return Seen(pointer, record.digest, {}), [Insert(record), *marks]
 

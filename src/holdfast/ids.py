@@ -116,8 +116,3 @@ class Stamps:
                 present = self._last + 1
             self._last = present
         return present if present > after else after + 1
-
-    def behind(self, after: int) -> tuple[int, datetime]:
-        """A stamp later than this one, and the time, which may be earlier: another's clock may have been ahead."""
-        present = self.next()
-        return present if present > after else after + 1, moment(present)

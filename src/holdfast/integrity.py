@@ -199,7 +199,7 @@ class Verifier(Claims):
             self._claim(record, (stored.owner, stored.revision), stored.revision_link or b"", None, stored.owner)
         if stored.step is not None and stored.step > self._steps.get(stored.owner, stored.step):
             self._check_step(record, stored.owner, stored.session_id or "", stored.step)
-        return (stored.owner, stored.at, stored.id, stored.step)
+        return (stored.owner, stored.number, stored.id, stored.step, stored.at)
 
     def _check_step(self, record: Record, owner: str, session_id: str, step: int) -> None:
         """The head of a session knows how far its checkpoints go; it may have moved since it was read."""

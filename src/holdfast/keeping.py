@@ -211,14 +211,14 @@ class Keeping(Finding):
         if not instant.capture_all():
             raise Conflict(f"too many sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
         present = instant.present
-        at, now = self._stamps.behind(present.checkpointed_at)
+        at = self._stamps.next()
         return records.checkpoint_record(
             with_changes(
                 draft,
                 uid=present.uid,
-                at=at,
-                created_at=records.made_at(draft, now),
                 number=instant.number,
+                at=at,
+                created_at=records.made_at(draft, moment(at)),
                 revision=present.revision,
                 revision_link=present.link,
                 parent_id=draft.parent_id or present.checkpoint_id,
@@ -231,7 +231,6 @@ def after_checkpoint(instant: Instant, record: Record) -> Present:
     return with_changes(
         instant.present,
         checkpoints=instant.number,
-        checkpointed_at=int(record.key[1]),
         checkpoint_id=str(record.fields[0]),
     )
 

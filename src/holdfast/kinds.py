@@ -121,8 +121,8 @@ EXTRA_USAGES = Kind(
 )
 CHECKPOINTS = Kind(
     "checkpoints",
-    key=(*_text("owner"), *_int("at")),
-    fields=(*_text("id"), *_int("step")),
+    key=(*_text("owner"), *_int("number")),
+    fields=(*_text("id"), *_int("step", "at")),
     unique=("id",),
     indexes=(("owner", "step"), ("at",)),
     orders=("at",),

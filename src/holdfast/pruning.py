@@ -104,9 +104,7 @@ def collect_captures(store: Reader) -> Iterator[Record]:
 
 def _numbers(store: Reader, owner: str) -> Iterator[int]:
     for row in store.scan(Query(kind=CHECKPOINTS, prefix=(owner,))):
-        number = records.read_stored(row).number
-        if number is not None:
-            yield number
+        yield records.read_stored(row).number
 
 
 def _by_session(store: Reader, agent: str) -> Iterator[list[Record]]:

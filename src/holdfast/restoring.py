@@ -144,10 +144,9 @@ class Restoring(Keeping):
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             check_free(reader, seen.pointer, self._store)
-            at, now = self._stamps.behind(seen.pointer.checkpointed_at)
-            record = session_checkpoint(recovery, seen.pointer, at, now, seen.pointer.checkpoint_id)
+            pointer = history.checkpointed(seen.pointer, recovery.id)
+            record = session_checkpoint(recovery, pointer, self._stamps.next(), seen.pointer.checkpoint_id)
             made[:] = [record]
-            pointer = history.checkpointed(seen.pointer, at, recovery.id)
             back = moved(reader, pointer, target, self._stamps)
             return [*history.move(seen, back)[1], Insert(record)]
 

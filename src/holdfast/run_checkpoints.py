@@ -25,9 +25,8 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
     rivals = of_step(reader, seen.pointer, draft.step)
     if not all(_is_own(records.view(rival), draft) for rival in rivals):
         draft, rivals = replace(draft, step=None), []
-    at, now = stamps.behind(seen.pointer.checkpointed_at)
-    pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
-    record = session_checkpoint(draft, pointer, at, now, seen.pointer.checkpoint_id)
+    pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
+    record = session_checkpoint(draft, pointer, stamps.next(), seen.pointer.checkpoint_id)
     head = history.pointer_record(pointer, seen.later)
     gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
     return [Put(head, seen.digest), *gone, Insert(record)], record, Seen(pointer, head.digest, seen.later)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,6 +13,7 @@ from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, Recor
 from holdfast.errors import AlreadyExists
 from holdfast.filters import Filter
 from holdfast.history import Pointer, Seen
+from holdfast.ids import moment
 from holdfast.kinds import CHECKPOINTS
 from holdfast.model import Checkpoint
 from holdfast.nouns import Ground
@@ -45,10 +44,10 @@ class Keep(Plan[Checkpoint]):
             self.made = Made(None, self._repeated(reader, seen, rivals[0]), seen)
             return []
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at, now = self.ground.stamps.behind(seen.pointer.checkpointed_at)
-        pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
+        at = self.ground.stamps.next()
+        pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
         seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, at)
-        record = session_checkpoint(draft, seen.pointer, at, now, parent_id)
+        record = session_checkpoint(draft, seen.pointer, at, parent_id)
         self.made = Made(None, record, seen)
         gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
         return [*writes, *gone, Insert(record)]
@@ -99,10 +98,10 @@ def keep(
     if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):
         return Keep(None, ground, session_id, draft, said, overwrite, None)
     parent_id = draft.parent_id or seen.pointer.checkpoint_id
-    at, now = ground.stamps.behind(seen.pointer.checkpointed_at)
-    pointer = history.checkpointed(seen.pointer, at, draft.id, draft.step)
+    at = ground.stamps.next()
+    pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
     seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
-    stored = _standing(draft, seen.pointer, at, now, parent_id)
+    stored = _standing(draft, seen.pointer, at, parent_id)
     plain = records.is_plain(stored)
     record = records.checkpoint_record(stored, plain=plain)
     writes.append(Insert(record))
@@ -132,21 +131,18 @@ def _later(seen: Seen, at: int) -> int:
     return max(at, seen.pointer.updated_at + 1)
 
 
-def session_checkpoint(
-    draft: StoredCheckpoint, pointer: Pointer, at: int, now: datetime, parent_id: str | None
-) -> Record:
-    """The record of a checkpoint of the session that stands here."""
-    return records.checkpoint_record(_standing(draft, pointer, at, now, parent_id))
+def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> Record:
+    """The record of a checkpoint, made at this time, of the session that stands here and counts it."""
+    return records.checkpoint_record(_standing(draft, pointer, at, parent_id))
 
 
-def _standing(
-    draft: StoredCheckpoint, pointer: Pointer, at: int, now: datetime, parent_id: str | None
-) -> StoredCheckpoint:
+def _standing(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> StoredCheckpoint:
     return replace(
         draft,
         uid=records.told_uid(pointer),
+        number=pointer.checkpoints,
         at=at,
-        created_at=records.made_at(draft, now),
+        created_at=records.made_at(draft, moment(at)),
         agent_id=pointer.agent_id,
         parent_id=parent_id,
         head=records.kept_head(pointer),
@@ -172,7 +168,7 @@ def _is_later(step: int | None, pointer: Pointer) -> bool:
     return step is None or (pointer.checkpoint_step is not None and step > pointer.checkpoint_step)
 
 
-_OWN = ("id", "uid", "at", "created_at", "parent_id", "expires_at", "head", "number", "revision", "revision_link")
+_OWN = ("id", "uid", "number", "at", "created_at", "parent_id", "expires_at", "head", "revision", "revision_link")
 
 
 def check_same(rival: Record, draft: StoredCheckpoint) -> StoredCheckpoint:

@@ -66,7 +66,7 @@ class Putting:
         self._older = partial(known.texts, count)
         told = self._commit(seen, log, parent, telling)
         if parent is not None:
-            self._memory.follow(owner, parent.id, parent.stored.at, told.texts)
+            self._memory.follow(owner, parent.id, parent.stored.number, told.texts)
             if log is not None and messages is None:
                 known = self._memory.get(owner, parent.id) or known
         if messages is not None:
@@ -134,8 +134,8 @@ class Putting:
 
     def _present(self, reader: Reader, payload: Payload, log: Log | None) -> Payload:
         """The payload, made anew if a deletion has taken checkpoints meanwhile that hold values of it."""
-        stamps = sorted({*payload.held.values()})
-        if not stamps or None not in reader.get(CHECKPOINTS, [(self._owner, at) for at in stamps]):
+        numbers = sorted({*payload.held.values()})
+        if not numbers or None not in reader.get(CHECKPOINTS, [(self._owner, at) for at in numbers]):
             return payload
         parent = None if self._given.parent is None else entry_of(reader, self._owner, self._given.parent)
         return self._payload(parent, log)
@@ -160,10 +160,9 @@ class Putting:
         if rival is not None and rival.key[0] != owner:
             name = own_id(given.id, owner)
             rival = records.find(reader, name)
-        at = int(rival.key[1]) if rival is not None else self._ground.stamps.next(after=pointer.checkpointed_at)
         top = self._top(reader, seen)
         if rival is None:
-            pointer = history.checkpointed(pointer, at, name)
+            pointer = history.checkpointed(pointer, name)
         told[:] = [self._tell(reader, Seen(pointer, seen.digest, seen.later), payload, parent, telling)]
         payload = replace(
             payload,
@@ -175,7 +174,8 @@ class Putting:
         stored = StoredCheckpoint(
             id=name,
             uid=records.told_uid(pointer),
-            at=at,
+            number=pointer.checkpoints if rival is None else int(rival.key[1]),
+            at=self._ground.stamps.next() if rival is None else int(rival.fields[2] or 0),
             created_at=self._moment(),
             agent_id=pointer.agent_id,
             session_id=pointer.session_id,
@@ -191,11 +191,11 @@ class Putting:
 
     def _top(self, reader: Reader, seen: Seen) -> str | None:
         """The greatest id that the thread has so far."""
-        at = seen.pointer.checkpointed_at
-        last = entry_at(reader, seen.pointer.uid, at) if at else None
+        number = seen.pointer.checkpoints
+        last = entry_at(reader, seen.pointer.uid, number) if number else None
         if last is not None:
             return last.payload.top or last.id
-        return max((entry.id for entry in entries(reader, seen.pointer.uid)), default=None) if at else None
+        return max((entry.id for entry in entries(reader, seen.pointer.uid)), default=None) if number else None
 
     def _tell(
         self, reader: Reader, seen: Seen, payload: Payload, parent: Entry | None, telling: Telling | None
@@ -216,7 +216,7 @@ class Putting:
         # A subgraph is given, and gives back, messages that were told long before: then all texts are looked for.
         if sum(len(one.body) for one in (parent.record, *pending)) > _LARGE + 2 * sum(len(text) for text, _ in texts):
             texts = [*self._older(), *texts]
-        whole = make_whole(reader, parent.stored.owner, parent.stored.at, written(pending), texts)
+        whole = make_whole(reader, parent.stored.owner, parent.stored.number, written(pending), texts)
         return [*whole, *(Delete(PENDING, one.key, over=one.digest) for one in pending if whole)]
 
 

@@ -74,10 +74,10 @@ class Reading:
 
     def _holders(self, entry: Entry) -> dict[int, tuple[Entry, list[bytes]]]:
         """The checkpoints that hold values of this one, with the texts they leave out."""
-        stamps = sorted({*entry.payload.held.values()})
-        rows = self._store.get(CHECKPOINTS, [(entry.stored.owner, at) for at in stamps]) if stamps else []
+        numbers = sorted({*entry.payload.held.values()})
+        rows = self._store.get(CHECKPOINTS, [(entry.stored.owner, at) for at in numbers]) if numbers else []
         found = [one for one in [entry, *map(read_entry, rows)] if one is not None]
-        return {one.stored.at: (one, texts_of(self._store, one.stored)) for one in found}
+        return {one.stored.number: (one, texts_of(self._store, one.stored)) for one in found}
 
     def _channel(
         self, entry: Entry, name: str, held: Mapping[int, tuple[Entry, list[bytes]]], reel: Reel | None = None
@@ -179,11 +179,11 @@ class Reading:
 
         Moved if the session has changed since it was seen; what was removed until then nobody needs.
         """
-        leaving = {one.stored.at: one for one in gone}
+        leaving = {one.stored.number: one for one in gone}
         holders: dict[tuple[str, int], int] = {}
-        ordered = sorted(kept, key=lambda one: one.stored.at)
+        ordered = sorted(kept, key=lambda one: one.stored.number)
         moved = [_taken_in(one, leaving, holders) for one in ordered if _refers(one, leaving)]
-        doomed = [write for one in sorted(gone, key=lambda one: -one.stored.at) for write in _removal(one)]
+        doomed = [write for one in sorted(gone, key=lambda one: -one.stored.number) for write in _removal(one)]
         still = Require(HEADS, (seen.pointer.session_id,), seen.digest)
         for writes in (moved, doomed):
             for start in range(0, len(writes), _BATCH):
@@ -196,8 +196,8 @@ def _taken_in(entry: Entry, leaving: Mapping[int, Entry], holders: dict[tuple[st
     for name, at in entry.payload.held.items():
         if at not in leaving or name not in leaving[at].payload.values:
             continue
-        holder = holders.setdefault((name, at), entry.stored.at)
-        if holder != entry.stored.at:
+        holder = holders.setdefault((name, at), entry.stored.number)
+        if holder != entry.stored.number:
             held[name] = holder
             continue
         packed, before = leaving[at].payload.values[name], len(texts)

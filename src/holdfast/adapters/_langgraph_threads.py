@@ -71,8 +71,8 @@ class Entry(Struct, frozen=True):
         return channel == self.payload.log or channel in self.payload.lists or self.holder(channel) is not None
 
     def holder(self, channel: str) -> int | None:
-        """Under which stamp the checkpoint is kept that holds a channel's value; None if it has none."""
-        return self.stored.at if channel in self.payload.values else self.payload.held.get(channel)
+        """The number of the checkpoint that holds a channel's value; None if it has none."""
+        return self.stored.number if channel in self.payload.values else self.payload.held.get(channel)
 
 
 def thread_of(value: object, ns: object) -> Thread:
@@ -175,9 +175,9 @@ def read_entry(record: Record | None) -> Entry | None:
     return Entry(record, stored, payload)
 
 
-def entry_at(reader: Reader, owner: str, at: int) -> Entry | None:
-    """The checkpoint that is kept under this stamp."""
-    return read_entry(get(reader, CHECKPOINTS, owner, at))
+def entry_at(reader: Reader, owner: str, number: int) -> Entry | None:
+    """The checkpoint of this number."""
+    return read_entry(get(reader, CHECKPOINTS, owner, number))
 
 
 def own_id(checkpoint_id: str, owner: str) -> str:
@@ -202,7 +202,7 @@ def entries(reader: Reader, owner: str) -> Iterator[Entry]:
 def latest(reader: Reader, seen: Seen) -> Entry | None:
     """The checkpoint with the greatest id: the last written one knows which that is, unless it was deleted."""
     owner = seen.pointer.uid
-    last = entry_at(reader, owner, seen.pointer.checkpointed_at) if seen.pointer.checkpointed_at else None
+    last = entry_at(reader, owner, seen.pointer.checkpoints) if seen.pointer.checkpoints else None
     if last is not None:
         top = last if last.payload.top is None else entry_of(reader, owner, last.payload.top)
         if top is not None:

@@ -90,13 +90,13 @@ class Memory:
         with self._one:
             _remember(self._items, (owner, checkpoint_id, channel), items)
 
-    def follow(self, owner: str, checkpoint_id: str, at: int, texts: list[tuple[bytes, Place]]) -> None:
-        """Remember that a checkpoint, kept under this stamp, has a successor, and the texts that came with that."""
+    def follow(self, owner: str, checkpoint_id: str, number: int, texts: list[tuple[bytes, Place]]) -> None:
+        """Remember that the checkpoint of this number has a successor, and the texts that came with that."""
         with self._one:
-            _remember(self._followed, (owner, checkpoint_id), (at, texts))
+            _remember(self._followed, (owner, checkpoint_id), (number, texts))
 
     def followed(self, owner: str, checkpoint_id: str) -> Followed | None:
-        """The stamp of a checkpoint that is known to have a successor, and the texts that came with that."""
+        """The number of a checkpoint that is known to have a successor, and the texts that came with that."""
         return self._followed.get((owner, checkpoint_id))
 
     def clear(self) -> None:

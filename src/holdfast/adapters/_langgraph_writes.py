@@ -38,10 +38,10 @@ def lighten(
 
 
 def make_whole(
-    reader: Reader, owner: str, at: int, new: Sequence[Written], texts: Sequence[tuple[bytes, Place]]
+    reader: Reader, owner: str, number: int, new: Sequence[Written], texts: Sequence[tuple[bytes, Place]]
 ) -> list[Write]:
     """The write that adds what tasks have written to a checkpoint, and leaves out texts that messages have."""
-    entry = entry_at(reader, owner, at)
+    entry = entry_at(reader, owner, number)
     if entry is None:
         return []
     payload = replace(entry.payload, writes=merged(entry.payload.writes, new))

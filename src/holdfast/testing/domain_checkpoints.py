@@ -110,12 +110,12 @@ class CheckpointKit(HoldfastKit):
         begin(hf, "a")
         made = hf.checkpoints.create(session_id="a")
         (record,) = door.store.scan(Query(kind=CHECKPOINTS))
-        odd = replace(read_stored(record), id="odd", at=2**62)
+        odd = replace(read_stored(record), id="odd", number=2, at=2**62)
         door.store.commit([Insert(checkpoint_record(odd))])
         found = hf.checkpoints.list(session_id="a")
         assert [(one.id, one.created_at) for one in found] == [("odd", made.created_at), (made.id, made.created_at)]
         assert ["is no time" in problem.what for problem in hf.verify().problems] == [True]
-        door.store.commit([Delete(CHECKPOINTS, (odd.owner, odd.at))])
+        door.store.commit([Delete(CHECKPOINTS, (odd.owner, odd.number))])
 
     def test_every_session_keeps_the_place_it_had_at_each_checkpoint(self, hf: Holdfast, again: Again) -> None:
         begin(hf, "a", "b")

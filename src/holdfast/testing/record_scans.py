@@ -7,13 +7,14 @@ from msgspec.structs import replace
 
 from holdfast.contracts import Delete, Key, Query, RecordStore
 from holdfast.filters import Filter
-from holdfast.kinds import AGENTS, BRANCHES, CHECKPOINTS, HEADS, MESSAGES, REVISIONS, USAGES, Kind
+from holdfast.kinds import AGENTS, BRANCHES, CHECKPOINTS, EXTRA_USAGES, HEADS, MESSAGES, REVISIONS, USAGES, Kind
 from holdfast.testing.opening import StoreKit
 from holdfast.testing.records import (
     HOSTILE,
     agent,
     branch,
     checkpoint,
+    extra,
     head,
     ids,
     insert,
@@ -119,12 +120,10 @@ class ScanTests(StoreKit):
         assert ids(store, Filter("agent_id", "=", "x"), Filter("updated_at", ">=", 2)) == ["b"]
 
     def test_a_part_of_the_key_is_filtered_like_a_field(self, store: RecordStore) -> None:
-        insert(
-            store, [checkpoint("s", 1, "a"), checkpoint("s", 2, "b"), checkpoint("t", 1, "c"), checkpoint("t", 2, "d")]
-        )
-        at, named = Filter("at", "=", 1), Filter("id", "=", "c")
-        assert keys(store, Query(kind=CHECKPOINTS, where=(at,))) == [("s", 1), ("t", 1)]
-        assert keys(store, Query(kind=CHECKPOINTS, where=(at, named))) == [("t", 1)]
+        insert(store, [extra("s", 1, "a"), extra("s", 2, "b"), extra("t", 1, "c"), extra("t", 2, "d")])
+        first, named = Filter("n", "=", 1), Filter("id", "=", "c")
+        assert keys(store, Query(kind=EXTRA_USAGES, where=(first,))) == [("s", 1), ("t", 1)]
+        assert keys(store, Query(kind=EXTRA_USAGES, where=(first, named))) == [("t", 1)]
 
     def test_records_are_found_by_what_they_lack_though_it_is_unique(self, store: RecordStore) -> None:
         insert(store, [checkpoint("s", 1, None), checkpoint("s", 2, "b"), checkpoint("t", 1, None)])
@@ -202,15 +201,14 @@ class ScanTests(StoreKit):
             assert list(store.scan(rest)) == found[at + 1 :]
 
     @pytest.mark.parametrize("reverse", [False, True])
-    def test_a_scan_by_a_part_of_the_key_goes_on_among_equals(self, store: RecordStore, reverse: bool) -> None:
-        places = [("b", 7), ("a", 2), ("c", -5), ("a", 7), ("c", 7), ("b", 1), ("c", 2)]
-        insert(store, [checkpoint(owner, at, f"{owner}{at}") for owner, at in places])
-        expected = sorted(places, key=lambda place: (place[1], place[0]), reverse=reverse)
-        assert keys(store, Query(kind=CHECKPOINTS, order="at", reverse=reverse)) == expected
-        for at, place in enumerate(expected):
-            after = (place[1], *place)
-            query = Query(kind=CHECKPOINTS, order="at", reverse=reverse, after=after, limit=3)
-            assert keys(store, query) == expected[at + 1 : at + 4]
+    def test_a_scan_of_numbered_records_goes_on_among_equals(self, store: RecordStore, reverse: bool) -> None:
+        places = [(7, "b", 2), (2, "a", 1), (-5, "c", 1), (7, "a", 2), (7, "a", 10), (1, "b", 1), (2, "c", 3)]
+        insert(store, [checkpoint(owner, number, f"{owner}{number}", at=at) for at, owner, number in places])
+        places.sort(reverse=reverse)
+        assert keys(store, Query(kind=CHECKPOINTS, order="at", reverse=reverse)) == [place[1:] for place in places]
+        for at, place in enumerate(places):
+            query = Query(kind=CHECKPOINTS, order="at", reverse=reverse, after=place, limit=3)
+            assert keys(store, query) == [one[1:] for one in places[at + 1 : at + 4]]
 
     @pytest.mark.parametrize("reverse", [False, True])
     @pytest.mark.parametrize("prefix", [(), ("h",), ("h", 1)])

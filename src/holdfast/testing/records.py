@@ -8,7 +8,19 @@ from holdfast.codec import digest
 from holdfast.contracts import Insert, Key, Query, Reader, Record, RecordStore
 from holdfast.filters import Filter, Scalar
 from holdfast.ids import new_id
-from holdfast.kinds import AGENTS, BRANCHES, CHECKPOINTS, HEADS, KINDS, MESSAGES, REVISIONS, SESSIONS, USAGES, Kind
+from holdfast.kinds import (
+    AGENTS,
+    BRANCHES,
+    CHECKPOINTS,
+    EXTRA_USAGES,
+    HEADS,
+    KINDS,
+    MESSAGES,
+    REVISIONS,
+    SESSIONS,
+    USAGES,
+    Kind,
+)
 
 LARGEST = 2**63 - 1
 EVERY_BYTE = bytes(range(256))
@@ -54,9 +66,14 @@ def usage(history: str, number: int, seq: int) -> Record:
     return record(USAGES, (history, number, seq), b"usage")
 
 
-def checkpoint(owner: str, at: int, id: str | None, body: bytes = b"checkpoint") -> Record:
-    """A record whose id is unique in the namespace."""
-    return record(CHECKPOINTS, (owner, at), body, id=id)
+def checkpoint(owner: str, number: int, id: str | None, body: bytes = b"checkpoint", at: int = 0) -> Record:
+    """A numbered record whose id is unique in the namespace."""
+    return record(CHECKPOINTS, (owner, number), body, id=id, at=at)
+
+
+def extra(session: str, n: int, id: str) -> Record:
+    """A record with a number in its key, which is laid out like most."""
+    return record(EXTRA_USAGES, (session, n), b"extra", id=id)
 
 
 def message(history: str, number: int, seq: int, id: str | None = None, body: bytes = b"message", n: int = 1) -> Record:
