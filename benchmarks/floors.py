@@ -76,13 +76,13 @@ TABLES = (
     "CREATE TABLE messages (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, n INTEGER, link BLOB,"
     " digest BLOB NOT NULL, body BLOB NOT NULL, UNIQUE (id, family))",
     "CREATE TABLE logs (log INTEGER PRIMARY KEY, family INTEGER)",
-    "CREATE TABLE checkpoints (space INTEGER NOT NULL, owner TEXT, at INTEGER, id TEXT, step INTEGER,"
-    " digest BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (space, owner, at)) WITHOUT ROWID",
+    "CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, id TEXT, step INTEGER, at INTEGER,"
+    " digest BLOB NOT NULL, body BLOB NOT NULL)",
     "CREATE INDEX heads_by_agent_id ON heads (space, agent_id) WHERE agent_id IS NOT NULL",
     "CREATE INDEX heads_by_user_id ON heads (space, user_id) WHERE user_id IS NOT NULL",
-    "CREATE INDEX checkpoints_by_owner_step ON checkpoints (space, owner, step) WHERE step IS NOT NULL",
-    "CREATE INDEX checkpoints_by_at ON checkpoints (space, at)",
-    "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (space, id)",
+    "CREATE INDEX checkpoints_by_step ON checkpoints (step) WHERE step IS NOT NULL",
+    "CREATE INDEX checkpoints_by_at ON checkpoints (family, at)",
+    "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (id, family)",
 )
 UPDATE = (
     "UPDATE heads SET status = ?, detached_by = ?, archived = ?, created_at = ?, updated_at = ?, digest = ?,"
@@ -92,7 +92,11 @@ INSERT = (
     "INSERT INTO messages (place, family, id, n, link, digest, body) SELECT ?, family, ?, ?, ?, ?, ?"
     " FROM logs WHERE log = ?"
 )
-KEEP = "INSERT INTO checkpoints (space, owner, at, id, digest, body) VALUES (1, ?, ?, ?, ?, ?)"
+KEEP = (
+    "INSERT INTO checkpoints (place, family, id, at, digest, body) SELECT ?, family, ?, ?, ?, ? FROM logs WHERE log = ?"
+)
+KEPT = 1 << 20  # above the numbers of all conversations: the numbers of their checkpoints' logs
+NEWEST = "SELECT body FROM checkpoints WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 20"
 
 
 def message_body(message_id: str, now: datetime) -> bytes:
@@ -100,11 +104,11 @@ def message_body(message_id: str, now: datetime) -> bytes:
     return encode({"content": content, "created_at": now, "id": message_id, "role": "user"})
 
 
-def checkpoint_body(ids: Mapping[str, str | None], n: int, link: bytes, at: int, made: datetime) -> bytes:
+def checkpoint_body(ids: Mapping[str, str | None], number: int, n: int, link: bytes, at: int, made: datetime) -> bytes:
     """A pointer into a conversation; `ids` are its own, its parent's, the session's and the message's."""
     head = {"branch": 1, "seq": n, "link": link, "n": n, "message_id": ids["message_id"]}
     named = {name: ids[name] for name in ("id", "parent_id", "session_id")}
-    return encode({**named, "at": at, "created_at": made, "head": head})
+    return encode({**named, "number": number, "at": at, "created_at": made, "head": head})
 
 
 def laid_out(path: Path) -> apsw.Connection:
@@ -121,10 +125,11 @@ class Conversation:
     def __init__(self, con: apsw.Connection, log: int) -> None:
         self._con, self._log, self._session = con, log, str(uuid7())
         self._owner = self._session  # as it is of a session that the store has named
-        con.execute("INSERT INTO logs VALUES (?, ?)", (log, log))
+        con.executemany("INSERT INTO logs VALUES (?, ?)", [(log, log), (KEPT + log, 1)])
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
         con.execute(first, (self._session,))
         self._n, self._link, self._head_digest, self._kept, self._parent = 0, bytes(32), b"\0", "", ""
+        self._checkpoints = 0
         self._message_id: str | None = None
 
     def said(self) -> Said:
@@ -147,7 +152,7 @@ class Conversation:
         self._at = time.time_ns() // 1000
         ids = {"history": self._owner, "message_id": self._message_id, "session_id": self._session, "uid": self._owner}
         place = {"branch": 1, "created_at": self._at, "last_message_at": now, "link": self._link, "n": n, "seq": n}
-        kept = {"checkpointed_at": self._at, "checkpoint_id": self._kept} if self._kept else {}
+        kept = {"checkpoints": self._checkpoints, "checkpoint_id": self._kept} if self._kept else {}
         head = encode({**ids, **place, **kept, "checkpoint_step": -1, "titled": True, "updated_at": self._at})
         over, self._head_digest = self._head_digest, hashlib.sha256(head).digest()
         moved = ("active", None, 0, 1, self._at, self._head_digest, head, 1, self._session, over, None, None)
@@ -156,13 +161,15 @@ class Conversation:
     def name_checkpoint(self) -> None:
         """Give the next checkpoint its id, which the head tells."""
         self._parent, self._kept = self._kept, str(uuid7())
+        self._checkpoints += 1
 
-    def kept(self) -> tuple[str, int, str, bytes, bytes]:
+    def kept(self) -> tuple[int, str, int, bytes, bytes, int]:
         """The checkpoint of where it stands."""
         ids = {"id": self._kept, "parent_id": self._parent, "session_id": self._session}
-        self._made = datetime.now(UTC)
-        body = checkpoint_body({**ids, "message_id": self._message_id}, self._n, self._link, self._at, self._made)
-        return self._owner, self._at, self._kept, hashlib.sha256(body).digest(), body
+        ids["message_id"], self._made, number = self._message_id or "", datetime.now(UTC), self._checkpoints
+        body = checkpoint_body(ids, number, self._n, self._link, self._at, self._made)
+        log = KEPT + self._log
+        return log << 32 | number, self._kept, self._at, hashlib.sha256(body).digest(), body, log
 
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)
@@ -283,7 +290,7 @@ class BareRows:
         ids["message_id"], self._kept = message_id, kept
         now = datetime.now(UTC)
         message = message_body(message_id, now)
-        checkpoint = checkpoint_body(ids, self._n, bytes(32), time.time_ns() // 1000, now)
+        checkpoint = checkpoint_body(ids, self._n, self._n, bytes(32), time.time_ns() // 1000, now)
         self._con.execute("BEGIN IMMEDIATE")
         self._con.execute("INSERT INTO messages (body) VALUES (?)", (message,))
         self._con.execute("INSERT INTO checkpoints (body) VALUES (?)", (checkpoint,))

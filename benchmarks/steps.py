@@ -20,7 +20,7 @@ import apsw
 import graphs
 import msgspec
 from figures import Section, shown, table
-from floors import BareRows, ByHand, connect
+from floors import NEWEST, BareRows, ByHand, connect
 from graphs import Graph
 from log_pages import per_call
 from rounds import DISK, RAM, TEXT, Burst, burst, folder, interleaved, seconds, uncollected
@@ -172,12 +172,11 @@ def _show(section: Section, sizes: Sizes) -> None:
 
 def _list(section: Section, hf: Holdfast, hand: Path, savers: dict[str, Graph], sizes: Sizes) -> None:
     """The newest twenty; by the savers apart, since they take so long that of ours nothing is left in the caches."""
-    newest = "SELECT body FROM checkpoints WHERE space = 1 AND owner = ? ORDER BY at DESC LIMIT 20"
     with closing(connect(hand)) as con:
-        owner = con.execute("SELECT owner FROM checkpoints LIMIT 1").get
-        session = hf.sessions.list()[0].id
+        log: int = con.execute("SELECT max(place) >> 32 FROM checkpoints").get
+        places, session = (log << 32, log + 1 << 32), hf.sessions.list()[0].id
         ours = burst(lambda: hf.checkpoints.list(session_id=session, limit=20))
-        bare = burst(lambda: con.execute(newest, (owner,)).fetchall())
+        bare = burst(lambda: con.execute(NEWEST, places).fetchall())
         taken = interleaved({BARE_LIST: bare, OURS: ours}, rounds=sizes.rounds)
     of_savers = {name: burst(partial(_newest, graph)) for name, graph in savers.items()}
     taken |= interleaved(of_savers, rounds=8, in_a_row=2)

@@ -75,6 +75,15 @@ def use(hf: Holdfast) -> None:
             call()
 
 
+@pytest.mark.parametrize("kind", ["messages", "checkpoints"])
+def test_rows_whose_owner_is_gone_are_damage(path: Path, kind: str) -> None:
+    con = apsw.Connection(str(path))
+    con.execute("DELETE FROM logs WHERE kind = ?", (kind,))
+    con.close()
+    with holdfast.open(f"sqlite:///{path}", read_only=True) as hf:
+        assert any(f"rows of {kind} are in no log" in problem.what for problem in hf.verify().problems)
+
+
 @pytest.mark.parametrize(("table", "column"), BYTES)
 def test_bytes_that_have_become_a_text_are_damage(path: Path, table: str, column: str) -> None:
     change(path, table, column, f'CAST("{column}" AS TEXT)')

@@ -79,7 +79,7 @@ class AsyncAgents:
         """Keep the agent as a new revision.
 
         With `agent.revision` None it replaces whatever is there; with a number only that revision, and
-        Conflict if somebody saved meanwhile.
+        Conflict if somebody saved meanwhile. `get` counts active sessions; what comes back here has 0.
         """
         return await self._bridge.call(self._noun.save, agent, timeout=timeout)
 

@@ -96,7 +96,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
     `prefix` fixes the leading key parts; `low` and `high` bound the next part, both inclusive. The order
     is by key, or by the field `order` and then by key. `after` continues behind the record with these
-    order values. `where` names fields and, of a kind that is no log, parts of the key. Of records that are
+    order values. `where` names fields and, of a kind that is no log nor numbered, parts of the key. Of records that are
     asked for as `bodies_only`, the fields may be left out.
     """
 

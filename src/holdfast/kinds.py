@@ -26,7 +26,9 @@ class Kind(Struct, frozen=True):
     `fields` repeat what the body says so that queries can use it; `verify` compares the two. A query may
     order by the fields in `orders`, which are never None. A None among unique values collides with nothing.
     A `log` is a kind whose last key part counts up from 1 and whose rows are appended: backends may lay it
-    out densely. `narrow` rows are small and often rewritten. `about` is for people who look into the tables.
+    out densely. Of a `numbered` kind the key is an owner and a number, which counts up from 1 as rows are appended, and
+    queries name neither as a field. `narrow` rows are small and often rewritten. `about` is for people who look into
+    the tables.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Kind(Struct, frozen=True):
     indexes: tuple[tuple[str, ...], ...] = ()
     orders: tuple[str, ...] = ()
     log: bool = False
+    numbered: bool = False
     narrow: bool = False
     about: str = ""
 
@@ -126,6 +129,7 @@ CHECKPOINTS = Kind(
     unique=("id",),
     indexes=(("owner", "step"), ("at",)),
     orders=("at",),
+    numbered=True,
     narrow=True,
     about="points to go back to: references, never copies",
 )

@@ -7,6 +7,7 @@ index, and touches nothing else. The table `logs` gives each (namespace, …, lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ LOGS = 1 << 63 - POSITIONS
 REMEMBERED = 4096
 
 Note = Callable[[apsw.Connection, int, int, bool], None]
+T = TypeVar("T")
 
 
 class LogTable:
@@ -31,15 +33,15 @@ class LogTable:
     def __init__(self, kind: Kind, space: int) -> None:
         self.kind = kind
         self._space = space
-        self._known: dict[tuple[Scalar, ...], int] = {}  # numbers of logs; once committed, none is used again
-        self._made: set[tuple[Scalar, ...]] = set()  # those of the present transaction
+        self._depth = len(kind.key) - 1  # key parts that name a log
+        self._known: dict[Key, int] = {}  # numbers of logs; once committed, none is used again
+        self._made: set[Key] = set()  # those of the present transaction
         self.note: Note | None = None  # told which places are about to change, or to go
         names = [f'"{field.name}"' for field in kind.fields]
         changes = ", ".join(f"{name} = ?" for name in [*names, "digest", "body"])
         place = Field("place", "int")
         self._careful = Careful([place, *kind.fields], kind.name)
         self._lean = Careful([place], kind.name)
-        self._select = self._careful.select
         self._insert = self.inserting(lambda _column: "?")
         self._update = f"UPDATE {kind.name} SET {changes} WHERE place = ?"
 
@@ -59,8 +61,13 @@ class LogTable:
         yield f"CREATE TABLE {self.kind.name} (place INTEGER PRIMARY KEY, family INTEGER NOT NULL, {body})"
         if self.kind.unique:
             # The family last: ids grow with time, so that what many sessions say at once shares a page.
-            unique = ", ".join(f'"{name}"' for name in self.kind.unique[1:])
+            unique = ", ".join(f'"{name}"' for name in self._unique())
             yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} ({unique}, family)"
+
+    def _unique(self) -> list[str]:
+        """The fields that no two rows of a family have alike."""
+        parts = {part.name for part in self.kind.key}
+        return [name for name in self.kind.unique if name not in parts]
 
     def begin(self) -> None:
         """A transaction begins: the numbers that were given in earlier ones are committed, or forgotten."""
@@ -71,71 +78,66 @@ class LogTable:
 
         What is left of it may look some of them up again, so they count as its own until the next one begins.
         """
-        for log in self._made:
-            self._known.pop(log, None)
+        for name in self._made:
+            self._known.pop(name, None)
 
-    def _find(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
-        return self._known.get((owner, branch)) or self._look(con, owner, branch)
+    def _find(self, con: Runs, name: Key) -> int | None:
+        return self._known.get(name) or self._look(con, name)
 
-    def _look(self, con: Runs, owner: Scalar, branch: Scalar) -> int | None:
+    def _look(self, con: Runs, name: Key) -> int | None:
         """The number of a log as it is stored, which is then remembered."""
+        owner, branch = self._named(name)
         rows = con.execute(
             "SELECT log FROM logs WHERE space = ? AND kind = ? AND owner = ? AND branch = ?",
             (self._space, self.kind.name, owner, branch),
         ).fetchall()
-        return self._remember(owner, branch, whole(rows[0][0], LOGS)) if rows else None
+        return self._remember(name, whole(rows[0][0], LOGS)) if rows else None
 
-    def _remember(self, owner: Scalar, branch: Scalar, log: int) -> int:
+    def _named(self, name: Key) -> tuple[Scalar, Scalar]:
+        """The owner and the branch of a log."""
+        return (name[0], name[1]) if self._depth == 2 else (name[0], 0)
+
+    def _remember(self, name: Key, log: int) -> int:
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[owner, branch] = log
+        self._known[name] = log
         return log
 
-    def _make(self, con: apsw.Cursor, owner: Scalar, branch: Scalar) -> int:
+    def _make(self, con: apsw.Cursor, name: Key) -> int:
+        owner, branch = self._named(name)
+        con.execute(
+            "INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)",
+            (self._space, self.kind.name, owner, branch),
+        )
+        log = con.connection.last_insert_rowid()
+        con.execute("UPDATE logs SET family = ? WHERE log = ?", (self._family(con, owner, log), log))
+        self._made.add(name)
+        return self._remember(name, log)
+
+    def _family(self, con: Runs, owner: Scalar, log: int) -> int:
+        """What a new log shares with the others of its owner: the number of the first."""
         key = (self._space, self.kind.name, owner)
         first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchall()
-        con.execute("INSERT INTO logs (space, kind, owner, branch) VALUES (?, ?, ?, ?)", (*key, branch))
-        log = con.connection.last_insert_rowid()
-        family = log if first[0][0] is None else whole(first[0][0])
-        con.execute("UPDATE logs SET family = ? WHERE log = ?", (family, log))
-        self._made.add((owner, branch))
-        return self._remember(owner, branch, log)
+        return log if first[0][0] is None else whole(first[0][0])
 
-    def _record(self, row: Row, owner: Scalar, branch: Scalar) -> Record:
-        return Record(self.kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2])  # type: ignore[arg-type]
+    def _record(self, row: Row, name: Key) -> Record:
+        return Record(self.kind, (*name, row[0] & LAST), row[-1], row[-2], row[1:-2])
 
-    def _fetch(
-        self,
-        con: Runs,
-        careful: Careful,
-        owner: Scalar,
-        branch: Scalar,
-        low: int,
-        high: int,
-        clause: str = "",
-        values: Sequence[Scalar] = (),
-    ) -> list[Row]:
-        """Rows of one log, from position to position, and what else a clause says of them.
+    def _at(self, con: Runs, name: Key, read: Callable[[int], list[T]]) -> list[T]:
+        """What is read of a log, by its first place.
 
         Where a number that was remembered finds none, another process may have deleted that log and begun it anew.
         """
-        statement = f"{careful.select} WHERE place BETWEEN ? AND ?{clause}"
-        known = self._known.get((owner, branch))
-        if known is not None:
-            start = known << POSITIONS
-            rows = careful.fetch(con, statement, (start | low, start | high, *values))
-            if rows:
-                return rows
-        log = self._look(con, owner, branch)
-        if log is None or log == known:
-            return []
-        start = log << POSITIONS
-        return careful.fetch(con, statement, (start | low, start | high, *values))
+        known = self._known.get(name)
+        found = [] if known is None else read(known << POSITIONS)
+        if found:
+            return found
+        log = self._look(con, name)
+        return [] if log is None or log == known else read(log << POSITIONS)
 
     def get(self, con: Runs, key: Key) -> Record | None:
-        position = int(key[2])
-        rows = self._fetch(con, self._careful, key[0], key[1], position, position)
-        return self._record(rows[0], key[0], key[1]) if rows else None
+        found = self._select_log(con, Query(kind=self.kind, prefix=key[:-1], low=int(key[-1]), high=int(key[-1])))
+        return next(found, None)
 
     def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
         """What stands at each of these keys."""
@@ -143,25 +145,24 @@ class LogTable:
 
     def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
         """What `inserting` takes, if the number of the log is known."""
-        log = self._known.get(record.key[:2])
+        log = self._known.get(record.key[:-1])
         if log is None:
             return None
-        place = log << POSITIONS | record.key[2]  # type: ignore[operator]
+        place = log << POSITIONS | record.key[-1]  # type: ignore[operator]
         return (place, *record.fields, record.digest, record.body, log)
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
-        values = self.insert_values(record)
+        values, name = self.insert_values(record), record.key[:-1]
         if values is None:
-            owner, branch, _ = record.key
-            if self._look(con, owner, branch) is None:
-                self._make(con, owner, branch)
+            if self._look(con, name) is None:
+                self._make(con, name)
             values = self.insert_values(record)
             assert values is not None
         try:
             con.execute(self._insert, values)
             if con.connection.changes() == 0:
                 # Another process has deleted this log since its number was learnt.
-                del self._known[record.key[:2]]
+                del self._known[name]
                 self.insert(con, record)
         except apsw.ConstraintError:
             present = self.get(con, record.key) or self._same_id(con, record)
@@ -171,12 +172,12 @@ class LogTable:
                 raise Taken(record, present) from None
 
     def _same_id(self, con: Runs, record: Record) -> Record | None:
-        values = record.values()
-        where = tuple(Filter(name, "=", values[name]) for name in self.kind.unique[1:])
-        return next(self.select(con, Query(kind=self.kind, prefix=record.key[:1], where=where)), None)
+        values, parts = record.values(), len(self.kind.unique) - len(self._unique())
+        where = tuple(Filter(name, "=", values[name]) for name in self._unique())
+        return next(self.select(con, Query(kind=self.kind, prefix=record.key[:parts], where=where)), None)
 
     def _place(self, con: Runs, key: Key) -> int:
-        return (self._find(con, key[0], key[1]) or 0) << POSITIONS | int(key[2])
+        return (self._find(con, key[:-1]) or 0) << POSITIONS | int(key[-1])
 
     def put(self, con: apsw.Cursor, record: Record, over: bytes | None) -> None:
         present = self.get(con, record.key)
@@ -198,28 +199,24 @@ class LogTable:
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:
         if len(query.prefix) == len(self.kind.key):
-            *log, position = query.prefix
-            query = replace(query, prefix=tuple(log), low=position, high=position)
-        if len(query.prefix) == 2:
+            *name, position = query.prefix
+            query = replace(query, prefix=tuple(name), low=position, high=position)
+        if len(query.prefix) == self._depth:
             return self._select_log(con, query)
         if query.where and len(query.prefix) == 1:
             return self._select_family(con, query)
         return self._select_logs(con, query)
 
     def _select_log(self, con: Runs, query: Query) -> Iterator[Record]:
-        owner, branch = query.prefix
-        low, high = _bounds(query)
-        parts, values = _sql.conditions(query.where)
-        clause = "".join(f" AND {part}" for part in parts)
-        order = "DESC" if query.reverse else "ASC"
-        clause += f" ORDER BY place {order} LIMIT ?"
-        values.append(-1 if query.limit is None else query.limit)
-        kind = self.kind
+        """Rows of one log, from position to position."""
+        name, kind, (clause, values) = query.prefix, self.kind, within(query)
+        careful = self._lean if query.bodies_only else self._careful
+        statement = f"{careful.select} WHERE place BETWEEN ? AND ?{clause}"
+        low, high = bounds(query)
+        rows = self._at(con, name, lambda start: careful.fetch(con, statement, (start | low, start | high, *values)))
         if query.bodies_only:
-            lean = self._fetch(con, self._lean, owner, branch, low, high, clause, values)
-            return iter([Record(kind, (owner, branch, place & LAST), body, digest) for place, digest, body in lean])
-        rows = self._fetch(con, self._careful, owner, branch, low, high, clause, values)
-        return iter([Record(kind, (owner, branch, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
+            return iter([Record(kind, (*name, place & LAST), body, digest) for place, digest, body in rows])
+        return iter([Record(kind, (*name, row[0] & LAST), row[-1], row[-2], row[1:-2]) for row in rows])
 
     def _select_family(self, con: Runs, query: Query) -> Iterator[Record]:
         """Rows of one owner by a filter, such as a message by its id."""
@@ -230,8 +227,8 @@ class LogTable:
         parts, values = _sql.conditions(query.where)
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
-        rows = self._careful.fetch(con, f"{self._select} WHERE {clause}", (family, *values))
-        found = [self._record(row, owner, logs[whole(row[0]) >> POSITIONS][1]) for row in rows]
+        rows = self._careful.fetch(con, f"{self._careful.select} WHERE {clause}", (family, *values))
+        found = [self._record(row, (owner, logs[whole(row[0]) >> POSITIONS][1])) for row in rows]
         found = [record for record in found if _chosen(record.key, query)]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
         return iter(found[: query.limit])
@@ -247,21 +244,21 @@ class LogTable:
         """Rows of several logs, one log after another."""
         owner = query.prefix[0] if query.prefix else None
         direction = "DESC" if query.reverse else "ASC"
-        bounds = query.low or 0, LAST if query.high is None else query.high
+        branches = query.low or 0, LAST if query.high is None else query.high
         with checked():
             logs = con.execute(
                 "SELECT owner, branch FROM logs WHERE space = ? AND kind = ? AND (? IS NULL OR owner = ?)"
                 f" AND branch BETWEEN ? AND ? ORDER BY owner {direction}, branch {direction}",
-                (self._space, self.kind.name, owner, owner, *bounds),
+                (self._space, self.kind.name, owner, owner, *branches),
             ).fetchall()
         left = query.limit
-        for name, branch in logs:
-            after = query.after
-            if after is not None and (name, branch) != after[:2]:
-                if ((name, branch) < after[:2]) is not query.reverse:
+        for log in logs:
+            name, after = log[: self._depth], query.after
+            if after is not None and name != after[: self._depth]:
+                if (name < after[: self._depth]) is not query.reverse:
                     continue
                 after = None
-            one = replace(query, prefix=(name, branch), low=None, high=None, after=after, limit=left)
+            one = replace(query, prefix=name, low=None, high=None, after=after, limit=left)
             for record in self._select_log(con, one):
                 yield record
                 left = None if left is None else left - 1
@@ -269,10 +266,10 @@ class LogTable:
                 return
 
     def delete(self, con: apsw.Cursor, query: Query) -> None:
-        if len(query.prefix) == 3 or query.where:
+        if len(query.prefix) == len(self.kind.key) or query.where:
             found = list(self.select(con, query))
-            for owner, branch in {record.key[:2] for record in found}:
-                self._look(con, owner, branch)  # another process may have deleted the log whose number is remembered
+            for name in {record.key[:-1] for record in found}:
+                self._look(con, name)  # another process may have deleted the log whose number is remembered
             for record in found:
                 place = self._place(con, record.key)
                 if self.note is not None:
@@ -299,6 +296,15 @@ class LogTable:
         """The bytes of all bodies."""
         return self._sum(con, "coalesce(sum(length(body)), 0)")
 
+    def strays(self, con: Runs) -> list[str]:
+        """Numbers of logs that rows have and that no log has any more, as damage may leave them."""
+        found = con.execute(
+            f"SELECT DISTINCT place >> {POSITIONS} FROM {self.kind.name}"
+            f" WHERE place >> {POSITIONS} NOT IN (SELECT log FROM logs WHERE kind = ?)",
+            (self.kind.name,),
+        ).fetchall()
+        return [str(log) for (log,) in found]
+
     def _sum(self, con: Runs, what: str) -> int:
         """Of all rows of the space, and of no other: log by log, by the key."""
         found = con.execute(
@@ -317,7 +323,18 @@ def _chosen(key: Key, query: Query) -> bool:
     return query.after is None or (key < query.after if query.reverse else key > query.after)
 
 
-def _bounds(query: Query) -> tuple[int, int]:
+def within(query: Query) -> tuple[str, list[Scalar]]:
+    """What else a query says of the rows of one log: its filters, its order and how many."""
+    limit = -1 if query.limit is None else query.limit
+    order = " ORDER BY place DESC LIMIT ?" if query.reverse else " ORDER BY place LIMIT ?"
+    if not query.where:
+        return order, [limit]
+    parts, values = _sql.conditions(query.where)
+    return f"{''.join(f' AND {part}' for part in parts)}{order}", [*values, limit]
+
+
+def bounds(query: Query) -> tuple[int, int]:
+    """The first and the last position that a query wants of one log."""
     low, high = query.low or 0, LAST if query.high is None else query.high
     if query.after is not None:
         at = int(query.after[-1])  # type: ignore[arg-type]

@@ -55,13 +55,16 @@ class Careful:
 
 
 class Finder:
-    """Reads records of a kind, of whose key the first parts are known; with or without their fields."""
+    """Reads records of a kind, of whose key the first parts are known; with or without their fields.
 
-    def __init__(self, kind: Kind, known: int, bodies_only: bool) -> None:
+    `table` is what has their columns, where that is not the table of their name.
+    """
+
+    def __init__(self, kind: Kind, known: int, bodies_only: bool, table: str | None) -> None:
         fields = () if bodies_only else kind.fields
         self._columns = [*kind.key[known:], *fields]
         self._needed = len(kind.key) - known
-        self._careful = Careful(self._columns, kind.name)
+        self._careful = Careful(self._columns, table or kind.name)
         self.select = self._careful.select
         self._make = _maker(kind, known, fields)
 
@@ -80,9 +83,9 @@ class Finder:
 
 
 @cache
-def finder_of(kind: Kind, known: int, bodies_only: bool) -> Finder:
+def finder_of(kind: Kind, known: int, bodies_only: bool, table: str | None = None) -> Finder:
     """What reads such records, made once for all stores."""
-    return Finder(kind, known, bodies_only)
+    return Finder(kind, known, bodies_only, table)
 
 
 def _maker(kind: Kind, known: int, fields: Sequence[Field]) -> Make:

@@ -30,20 +30,20 @@ class Strokes:
         heads, messages, checkpoints = (layout[kind.name] for kind in (HEADS, MESSAGES, CHECKPOINTS))
         assert isinstance(heads, PlainTable)
         assert isinstance(messages, LogTable)
-        assert isinstance(checkpoints, PlainTable)
-        self._messages = messages
+        assert isinstance(checkpoints, LogTable)
+        self._messages, self._checkpoints = messages, checkpoints
         moved = _columns(HEADS, *_names(HEADS.columns()), "digest", "body", "over")
         said = _columns(MESSAGES, "place", *_names(MESSAGES.fields), "digest", "body", "log")
-        kept = _columns(CHECKPOINTS, *_names(CHECKPOINTS.columns()), "digest", "body")
+        kept = _columns(CHECKPOINTS, "place", *_names(CHECKPOINTS.fields), "digest", "body", "log")
         append = [
             heads.updating(_handed(HEADS, space)),
             _REFUSED,
             messages.inserting(_handed(MESSAGES, space)),
             _REFUSED,
         ]
-        keep = checkpoints.inserting(_handed(CHECKPOINTS, space))
+        keep = [checkpoints.inserting(_handed(CHECKPOINTS, space)), _REFUSED]
         self._append = _lay(con, "appending", [*moved, *said], append)
-        self._step = _lay(con, "stepping", [*moved, *said, *kept], [*append, keep])
+        self._step = _lay(con, "stepping", [*moved, *said, *kept], [*append, *keep])
 
     def of(self, writes: Sequence[Write]) -> Stroke | None:
         """What carries these out; None if they have another shape."""
@@ -67,7 +67,8 @@ class Strokes:
         kept = writes[2].record
         if kept.kind is not CHECKPOINTS or size + len(kept.body) > MAX_BYTES:
             return None
-        return self._step, (*values, *kept.key, *kept.fields, kept.digest, kept.body)
+        keeping = self._checkpoints.insert_values(kept)
+        return None if keeping is None else (self._step, (*values, *keeping))
 
 
 def _names(fields: Sequence[Field]) -> list[str]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LogTable
+from holdfast.backends._sqlite_numbered import NumberedTable
 from holdfast.backends._sqlite_rows import Finder, Runs, checked, finder_of
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.errors import IntegrityError
@@ -218,10 +219,12 @@ def _pick(places: list[int]) -> Callable[[tuple[Scalar, ...]], tuple[Scalar, ...
 Table = PlainTable | LogTable
 
 
+def _table(kind: Kind, space: int) -> Table:
+    laid_out: type[Table] = LogTable if kind.log else NumberedTable if kind.numbered else PlainTable
+    return laid_out(kind, space)
+
+
 def tables(kinds: Iterable[Kind], space: int, known: Mapping[str, Table] | None = None) -> dict[str, Table]:
     """The layout of each kind; what knows statements only is taken from another layout of the same space."""
-    plain = known or {}
-    return {
-        kind.name: LogTable(kind, space) if kind.log else plain.get(kind.name) or PlainTable(kind, space)
-        for kind in kinds
-    }
+    plain = {name: table for name, table in (known or {}).items() if isinstance(table, PlainTable)}
+    return {kind.name: plain.get(kind.name) or _table(kind, space) for kind in kinds}

@@ -23,6 +23,7 @@ from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_line import Line
 from holdfast.backends._sqlite_log import Log
+from holdfast.backends._sqlite_logs import LogTable
 from holdfast.backends._sqlite_opening import (
     check_is_database,
     check_is_unicode,
@@ -300,7 +301,7 @@ class SqliteStore:
         with self.reading() as reader:
             size = sum(table.size(reader.con) for table in self._layout.values()) if measure else None
             reader.con.execute("SELECT count(*) FROM spaces").fetchone()
-            problems = tuple(_engine_check(reader.con)) if check else ()
+            problems = tuple(_engine_check(reader)) if check else ()
         return Inspection(
             backend="sqlite",
             version=apsw.sqlite_lib_version(),
@@ -378,10 +379,13 @@ def _in_time(batch: list[Request]) -> list[Request]:
     return [request for request in batch if not request.done]
 
 
-def _engine_check(con: apsw.Connection) -> Iterator[str]:
-    for (finding,) in con.execute("PRAGMA integrity_check"):
+def _engine_check(reader: SqliteReader) -> Iterator[str]:
+    for (finding,) in reader.con.execute("PRAGMA integrity_check"):
         if finding != "ok":
             yield str(finding)
+    for table in reader.layout.values():
+        for log in table.strays(reader.con) if isinstance(table, LogTable) else ():
+            yield f"rows of {table.kind.name} are in no log: nothing says whose number {log} is"
 
 
 def open_url(url: str, **options: Any) -> SqliteStore:
