@@ -72,14 +72,15 @@ class SqliteVandal(ValueVandal):
 
     def _update(self, record: Record, values: dict[str, object]) -> None:
         changes = ", ".join(f'"{name}" = {_parameter(value)}' for name, value in values.items())
-        names = ["place"] if record.kind.log else [part.name for part in record.kind.key]
+        in_log = record.kind.log or record.kind.numbered
+        names = ["place"] if in_log else [part.name for part in record.kind.key]
         where = " AND ".join(f'"{name}" = ?' for name in names)
-        key = (self._log_place(record),) if record.kind.log else record.key
+        key = (self._log_place(record),) if in_log else record.key
         self._con.execute(f"UPDATE {record.kind.name} SET {changes} WHERE {where}", (*map(_raw, values.values()), *key))
         assert self._con.changes() == 1
 
     def _log_place(self, record: Record) -> int:
-        owner, branch, position = record.key
+        owner, branch, position = record.key if record.kind.log else (record.key[0], 0, record.key[1])
         named = "SELECT log FROM logs WHERE kind = ? AND owner = ? AND branch = ?"
         (log,) = self._con.execute(named, (record.kind.name, owner, branch)).fetchone()  # type: ignore[misc]
         return int(log) << 32 | int(position)

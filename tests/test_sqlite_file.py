@@ -18,12 +18,14 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import BackendError, Busy, Holdfast, InvalidInput, Message, MigrationError, NotFound, Unsupported
+from holdfast import Agent, BackendError, Busy, Holdfast, InvalidInput, Message, MigrationError, NotFound, Unsupported
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import _sqlite_log
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends.sqlite import SqliteStore
-from holdfast.contracts import Reader, Write
+from holdfast.contracts import Insert, Reader, Write
+from holdfast.kinds import CHECKPOINTS
+from holdfast.testing.records import checkpoint
 
 OLDER = Path(__file__).parent / "fixtures" / "sqlite-schema-1.db"
 
@@ -383,3 +385,27 @@ print(*sorted(loaded & {*"apsw asyncio email http psycopg socket ssl subprocess 
 def test_the_first_use_of_a_store_loads_neither_a_loop_nor_a_network_nor_what_packs_files(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FIRST_USE], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "apsw\n"
+
+
+def test_numbers_that_have_no_place_are_refused_and_not_found(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "agents.db"))
+    for number in (-3, 2**32 + 1, 2**62):
+        with pytest.raises(InvalidInput, match="count from 1"):
+            store.commit([Insert(checkpoint("a", number, "c"))])
+    store.commit([Insert(checkpoint("a", 1, "c"))])
+    assert store.get(CHECKPOINTS, [("a", 2**32 + 1), ("a", 1 - 2**32)]) == [None, None]
+    store.close()
+
+
+def test_deleting_leaves_no_log_behind(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        hf.agents.save(Agent(id="a", name="A"))
+        for id in ("s", "t"):
+            hf.sessions.append(hf.sessions.create(id=id, agent_id="a").id, Message.user("hello"))
+            hf.checkpoints.create(session_id=id)
+        hf.checkpoints.create("a")
+        hf.sessions.delete("s")
+        hf.agents.delete("a")
+    with closing(apsw.Connection(str(path))) as con:
+        assert con.execute("SELECT * FROM logs").fetchall() == []

@@ -46,7 +46,7 @@ def statements(store: SqliteStore) -> Iterator[list[str]]:
 def test_an_append_and_a_step_are_one_statement_each(stores: list[SqliteStore]) -> None:
     hf = Holdfast(stores[0])
     hf.sessions.create(id="s", title="t")
-    hf.sessions.append("s", Message.user("first"))
+    hf.checkpoints.create(session_id="s", messages=[Message.user("first")])
     with statements(stores[0]) as told:
         hf.sessions.append("s", Message.user("second"))
         hf.checkpoints.create(session_id="s", messages=[Message.user("third")])

@@ -75,13 +75,35 @@ def use(hf: Holdfast) -> None:
             call()
 
 
-@pytest.mark.parametrize("kind", ["messages", "checkpoints"])
-def test_rows_whose_owner_is_gone_are_damage(path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM logs WHERE kind = 'messages'",
+        "DELETE FROM logs WHERE kind = 'checkpoints'",
+        "UPDATE logs SET family = 7 WHERE kind = 'messages'",
+        "UPDATE logs SET family = 7 WHERE kind = 'checkpoints'",
+        "UPDATE logs SET branch = 7 WHERE kind = 'checkpoints'",
+        "UPDATE logs SET space = 7 WHERE kind = 'messages'",
+        "UPDATE logs SET space = 7 WHERE kind = 'checkpoints'",
+        "UPDATE messages SET family = 7",
+        "UPDATE checkpoints SET family = 7 WHERE id = 'c'",
+    ],
+)
+def test_rows_that_no_log_leads_to_are_damage(path: Path, damage: str) -> None:
     con = apsw.Connection(str(path))
-    con.execute("DELETE FROM logs WHERE kind = ?", (kind,))
+    con.execute(damage)
     con.close()
     with holdfast.open(f"sqlite:///{path}", read_only=True) as hf:
-        assert any(f"rows of {kind} are in no log" in problem.what for problem in hf.verify().problems)
+        assert "engine" in {problem.kind for problem in hf.verify().problems}
+
+
+def test_a_table_that_has_lost_its_key_is_damage(path: Path) -> None:
+    stored = path.read_bytes()
+    told = b"checkpoints (place INTEGER PRIMARY"
+    assert stored.count(told) == 1
+    path.write_bytes(stored.replace(told, b"checkpoints (place INTEGER QRIMARY"))
+    with holdfast.open(f"sqlite:///{path}", read_only=True) as hf:
+        assert any("rows of checkpoints are in no log" in problem.what for problem in hf.verify().problems)
 
 
 @pytest.mark.parametrize(("table", "column"), BYTES)

@@ -1,6 +1,6 @@
 """What is stored of checkpoints: the record itself, and for an agent's a row per session that had changed.
 
-An agent's checkpoints are numbered. A session's head at checkpoint n is its row with the greatest number not
+An owner's checkpoints are numbered. A session's head at an agent's checkpoint n is its row with the greatest number not
 above n, so a checkpoint depends on no other and any of them can go.
 """
 

@@ -266,6 +266,7 @@ def open(
     """
     if namespace:
         check_id(namespace, "namespace")
+    check_timeout(timeout)
     options: Any = {"namespace": namespace, "timeout": timeout, "durability": durability, "read_only": read_only}
     shared: Any = {"inline_limit": inline_limit, "timeout": timeout, "clock": clock}
     with ExitStack() as opened:  # if a part cannot be opened, those before it are closed

@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _REMEMBERED = 4096
+LONGEST_S = 1_000_000  # which locks, sockets and SQLite can be told
 
 
 class Ground(Struct, frozen=True):
@@ -91,8 +92,10 @@ class Noun:
 
 
 def check_timeout(timeout: float) -> float:
-    """The timeout, or InvalidInput if it is no number of seconds."""
-    return check_seconds(timeout, "timeout")
+    """The timeout, or InvalidInput if it is no number of seconds that one can wait for."""
+    if check_seconds(timeout, "timeout") > LONGEST_S:
+        raise InvalidInput(f"timeout is a number of seconds up to {LONGEST_S:,}, not {repr(timeout)[:40]}")
+    return timeout
 
 
 def check_seconds(value: float, what: str) -> float:

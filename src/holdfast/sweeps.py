@@ -178,6 +178,7 @@ class Sweeps:
         if sweep.uid is not None:
             for kind in (REVISIONS, CHECKPOINTS, CAPTURES):
                 self._clear(Query(kind=kind, prefix=(sweep.uid,)))
+            self._store.commit([Delete(CHECKPOINTS, (sweep.uid,))])
         self._store.commit([_done(sweep)])
 
     def _sweep_session(self, session_id: str) -> None:
@@ -192,7 +193,7 @@ class Sweeps:
                 self._wipe(_history_of(record))
             for kind in _BY_SESSION:
                 self._clear(Query(kind=kind, prefix=(uid_of(record),)))
-            self._store.commit([Delete(EVENTS, (uid_of(record),))])
+            self._store.commit([Delete(kind, (uid_of(record),)) for kind in (EVENTS, CHECKPOINTS)])
             self._forget(embedding_records.clear(self._store, uid_of(record)))
             self._remove(record)
         sweep = get(self._store, SWEEPS, f"session {session_id}")

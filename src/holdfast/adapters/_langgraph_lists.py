@@ -74,8 +74,8 @@ def _alike(begins: Sequence[int], count: int) -> int:
 def load_list(reader: Reader, serde: SerializerProtocol, entry: Entry, channel: str) -> list[Any]:
     """The list that a channel had at a checkpoint."""
     names = {name_of(channel, begin): entry.holder(name_of(channel, begin)) for begin in entry.payload.lists[channel]}
-    numbers = sorted({at for at in names.values() if at is not None})
-    rows = reader.get(CHECKPOINTS, [(entry.stored.owner, at) for at in numbers]) if numbers else []
+    numbers = sorted({number for number in names.values() if number is not None})
+    rows = reader.get(CHECKPOINTS, [(entry.stored.owner, number) for number in numbers]) if numbers else []
     holders = {one.stored.number: one for one in map(read_entry, rows) if one is not None}
     found: list[Any] = []
     for name, at in names.items():

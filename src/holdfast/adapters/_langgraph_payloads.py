@@ -78,11 +78,11 @@ class Write(Struct, frozen=True, array_like=True):
 class Payload(Struct, frozen=True, array_like=True):
     """What a checkpoint of LangGraph's has beside its id, its parent and its messages.
 
-    `values` are held here, and `held` names for each other channel the checkpoint that holds its value, by the stamp
-    it is kept under; `lists` says where the segments of a list begin, each of which is a value. `log` is the channel
-    whose value is the transcript, and `snapshot` says that it is wrapped. `ts` and `metadata` are left out where the
-    checkpoint's own time and name say the same. `id` and `parent` are LangGraph's where Holdfast has others; `top` is
-    the greatest id of the thread so far.
+    `values` are held here, and `held` names for each other channel the checkpoint that holds its value, by its number;
+    `lists` says where the segments of a list begin, each of which is a value. `log` is the channel whose value is the
+    transcript, and `snapshot` says that it is wrapped. `ts` and `metadata` are left out where the checkpoint's own time
+    and name say the same. `id` and `parent` are LangGraph's where Holdfast has others; `top` is the greatest id of the
+    thread so far.
     """
 
     v: int

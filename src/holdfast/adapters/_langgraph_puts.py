@@ -135,7 +135,7 @@ class Putting:
     def _present(self, reader: Reader, payload: Payload, log: Log | None) -> Payload:
         """The payload, made anew if a deletion has taken checkpoints meanwhile that hold values of it."""
         numbers = sorted({*payload.held.values()})
-        if not numbers or None not in reader.get(CHECKPOINTS, [(self._owner, at) for at in numbers]):
+        if not numbers or None not in reader.get(CHECKPOINTS, [(self._owner, number) for number in numbers]):
             return payload
         parent = None if self._given.parent is None else entry_of(reader, self._owner, self._given.parent)
         return self._payload(parent, log)

@@ -75,7 +75,7 @@ class Reading:
     def _holders(self, entry: Entry) -> dict[int, tuple[Entry, list[bytes]]]:
         """The checkpoints that hold values of this one, with the texts they leave out."""
         numbers = sorted({*entry.payload.held.values()})
-        rows = self._store.get(CHECKPOINTS, [(entry.stored.owner, at) for at in numbers]) if numbers else []
+        rows = self._store.get(CHECKPOINTS, [(entry.stored.owner, number) for number in numbers]) if numbers else []
         found = [one for one in [entry, *map(read_entry, rows)] if one is not None]
         return {one.stored.number: (one, texts_of(self._store, one.stored)) for one in found}
 

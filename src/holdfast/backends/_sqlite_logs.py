@@ -13,8 +13,9 @@ import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_rows import Careful, Row, Runs, checked, whole
+from holdfast.backends._sqlite_rows import Careful, Runs, checked, damaged, whole
 from holdfast.contracts import Key, Moved, Query, Record, Taken
+from holdfast.errors import InvalidInput
 from holdfast.filters import Filter, Scalar
 from holdfast.kinds import Field, Kind
 
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 class LogTable:
     """Rows by log and position, for kinds whose key is (owner, branch, position)."""
+
+    _lost = "SELECT log FROM logs WHERE kind = ? AND space NOT IN (SELECT space FROM spaces)"
 
     def __init__(self, kind: Kind, space: int) -> None:
         self.kind = kind
@@ -95,7 +98,8 @@ class LogTable:
 
     def _named(self, name: Key) -> tuple[Scalar, Scalar]:
         """The owner and the branch of a log."""
-        return (name[0], name[1]) if self._depth == 2 else (name[0], 0)
+        owner, branch = name
+        return owner, branch
 
     def _remember(self, name: Key, log: int) -> int:
         if len(self._known) >= REMEMBERED:
@@ -120,9 +124,6 @@ class LogTable:
         first = con.execute("SELECT min(family) FROM logs WHERE space = ? AND kind = ? AND owner = ?", key).fetchall()
         return log if first[0][0] is None else whole(first[0][0])
 
-    def _record(self, row: Row, name: Key) -> Record:
-        return Record(self.kind, (*name, row[0] & LAST), row[-1], row[-2], row[1:-2])
-
     def _at(self, con: Runs, name: Key, read: Callable[[int], list[T]]) -> list[T]:
         """What is read of a log, by its first place.
 
@@ -145,31 +146,37 @@ class LogTable:
 
     def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
         """What `inserting` takes, if the number of the log is known."""
-        log = self._known.get(record.key[:-1])
+        log, position = self._known.get(record.key[:-1]), int(record.key[-1])
         if log is None:
             return None
-        place = log << POSITIONS | record.key[-1]  # type: ignore[operator]
-        return (place, *record.fields, record.digest, record.body, log)
+        if not 0 <= position <= LAST:
+            raise InvalidInput(f"{self.kind.name} count from 1 to {LAST:,}; {position} is none of these numbers")
+        return (log << POSITIONS | position, *record.fields, record.digest, record.body, log)
 
     def insert(self, con: apsw.Cursor, record: Record) -> None:
-        values, name = self.insert_values(record), record.key[:-1]
-        if values is None:
-            if self._look(con, name) is None:
-                self._make(con, name)
-            values = self.insert_values(record)
-            assert values is not None
         try:
-            con.execute(self._insert, values)
-            if con.connection.changes() == 0:
+            if not self._insert_at(con, record):
                 # Another process has deleted this log since its number was learnt.
-                del self._known[name]
-                self.insert(con, record)
+                self._known.pop(record.key[:-1], None)
+                if not self._insert_at(con, record):
+                    raise damaged(f"the log {record.key[:-1]} of {self.kind.name} is not where its name leads")
         except apsw.ConstraintError:
             present = self.get(con, record.key) or self._same_id(con, record)
             if present is None:
                 raise
             if present.key != record.key or present.digest != record.digest:
                 raise Taken(record, present) from None
+
+    def _insert_at(self, con: apsw.Cursor, record: Record) -> bool:
+        """Insert a row into its log, which is made if it has no number yet; False if that has none of this number."""
+        values, name = self.insert_values(record), record.key[:-1]
+        if values is None:
+            if self._look(con, name) is None:
+                self._make(con, name)
+            values = self.insert_values(record)
+            assert values is not None
+        con.execute(self._insert, values)
+        return con.connection.changes() == 1
 
     def _same_id(self, con: Runs, record: Record) -> Record | None:
         values, parts = record.values(), len(self.kind.unique) - len(self._unique())
@@ -228,7 +235,10 @@ class LogTable:
         clause = " AND ".join(["family = ?", *parts])
         family = next(iter(logs.values()))[0]
         rows = self._careful.fetch(con, f"{self._careful.select} WHERE {clause}", (family, *values))
-        found = [self._record(row, (owner, logs[whole(row[0]) >> POSITIONS][1])) for row in rows]
+        found = [
+            Record(self.kind, (owner, logs[whole(row[0]) >> POSITIONS][1], row[0] & LAST), row[-1], row[-2], row[1:-2])
+            for row in rows
+        ]
         found = [record for record in found if _chosen(record.key, query)]
         found.sort(key=lambda record: record.key, reverse=query.reverse)
         return iter(found[: query.limit])
@@ -296,14 +306,17 @@ class LogTable:
         """The bytes of all bodies."""
         return self._sum(con, "coalesce(sum(length(body)), 0)")
 
-    def strays(self, con: Runs) -> list[str]:
-        """Numbers of logs that rows have and that no log has any more, as damage may leave them."""
-        found = con.execute(
-            f"SELECT DISTINCT place >> {POSITIONS} FROM {self.kind.name}"
-            f" WHERE place >> {POSITIONS} NOT IN (SELECT log FROM logs WHERE kind = ?)",
-            (self.kind.name,),
-        ).fetchall()
-        return [str(log) for (log,) in found]
+    def strays(self, con: Runs) -> Iterator[str]:
+        """What damage has made of rows that stand in no log of theirs, and of logs that are nobody's."""
+        name = self.kind.name
+        rows = (
+            f"SELECT DISTINCT place >> {POSITIONS} FROM {name} LEFT JOIN logs"
+            f" ON log = place >> {POSITIONS} AND kind = ? WHERE log IS NULL OR logs.family IS NOT {name}.family"
+        )
+        for (log,) in con.execute(rows, (name,)).fetchall():
+            yield f"rows of {name} are in no log of theirs: nothing says whose number {log} is"
+        for (log,) in con.execute(self._lost, (name,)).fetchall():
+            yield f"log {log} of {name} is in no place of its own: nobody finds its rows"
 
     def _sum(self, con: Runs, what: str) -> int:
         """Of all rows of the space, and of no other: log by log, by the key."""
@@ -334,9 +347,9 @@ def within(query: Query) -> tuple[str, list[Scalar]]:
 
 
 def bounds(query: Query) -> tuple[int, int]:
-    """The first and the last position that a query wants of one log."""
-    low, high = query.low or 0, LAST if query.high is None else query.high
+    """The first and the last position that a query wants of one log; where it wants none, the last comes first."""
+    low, high = max(query.low or 0, 0), LAST if query.high is None else min(query.high, LAST)
     if query.after is not None:
         at = int(query.after[-1])  # type: ignore[arg-type]
         low, high = (low, min(high, at - 1)) if query.reverse else (max(low, at + 1), high)
-    return low, high
+    return (low, high) if low <= high else (1, 0)

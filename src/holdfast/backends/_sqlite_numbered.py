@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LAST, POSITIONS, LogTable, bounds, within
 from holdfast.backends._sqlite_rows import Finder, Runs, finder_of
-from holdfast.contracts import Query, Record
+from holdfast.contracts import Key, Query, Record
 from holdfast.filters import Scalar
 from holdfast.kinds import Kind
 
 
 class NumberedTable(LogTable):
     """Rows by owner and number, for kinds whose key is that and whose ids are unique in the namespace."""
+
+    _lost = "SELECT log FROM logs WHERE kind = ? AND (family IS NOT space OR branch <> 0)"
 
     def __init__(self, kind: Kind, space: int) -> None:
         super().__init__(kind, space)
@@ -36,7 +38,10 @@ class NumberedTable(LogTable):
             shared, only = ("family, ", "") if name in self.kind.orders else ("", f' WHERE "{name}" IS NOT NULL')
             yield f'CREATE INDEX {self.kind.name}_by_{name} ON {self.kind.name} ({shared}"{name}"){only}'
 
-    def _family(self, con: Runs, owner: Scalar, log: int) -> int:  # noqa: ARG002 — all owners are one
+    def _named(self, name: Key) -> tuple[Scalar, Scalar]:
+        return name[0], 0
+
+    def _family(self, _con: Runs, _owner: Scalar, _log: int) -> int:
         return self._space
 
     def select(self, con: Runs, query: Query) -> Iterator[Record]:

@@ -45,7 +45,7 @@ class Careful:
         except UnicodeDecodeError:
             rows = con.execute(statement.replace(self.select, self._careful, 1), values).fetchall()
         except UnicodeEncodeError as cause:  # a damaged name that was read before
-            raise _damaged(cause) from cause
+            raise damaged(cause) from cause
         return [self._decoded(row) for row in rows]
 
     def _decoded(self, row: Row) -> Row:
@@ -95,9 +95,9 @@ def _maker(kind: Kind, known: int, fields: Sequence[Field]) -> Make:
     as long. Of checkpoints whose owner is known:
 
         lambda rows, owner_, : [
-            Record(kind, (owner_, at_, ), body, digest, (id_, step_, ))
-            for at_, id_, step_, digest, body in rows
-            if type(at_) is int and type(digest) is bytes and (id_ is None or type(id_) is str) and …
+            Record(kind, (owner_, number_, ), body, digest, (id_, step_, at_, ))
+            for number_, id_, step_, at_, digest, body in rows
+            if type(number_) is int and type(digest) is bytes and (id_ is None or type(id_) is str) and …
         ]
     """
     types = {f"{column.name}_": _TYPES[column.type].__name__ for column in [*kind.key, *fields]}
@@ -129,17 +129,18 @@ def checked() -> Iterator[None]:
     try:
         yield
     except UnicodeError as cause:
-        raise _damaged(cause) from cause
+        raise damaged(cause) from cause
 
 
 def whole(value: object, below: int = 1 << 63) -> int:
     """The number itself; IntegrityError if damage has made it something else."""
     if not isinstance(value, int) or not 0 <= value < below:
-        raise _damaged(f"{value!r} should be a number")
+        raise damaged(f"{value!r} should be a number")
     return value
 
 
-def _damaged(what: object) -> IntegrityError:
+def damaged(what: object) -> IntegrityError:
+    """The error of a file that is not as it was written."""
     return IntegrityError(f"the database file is damaged, restore a backup: {what}")
 
 

@@ -1,4 +1,4 @@
-"""How SQLite lays out a kind: a plain table by key, or a log by one integer."""
+"""How SQLite lays out a kind: a plain table by key, or by one integer as a log or numbered rows of each owner."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from holdfast.cli import finding
 from holdfast.cli.asking import confirm, progress
 from holdfast.cli.damage import ADVICE, concerned
 from holdfast.cli.main import DAMAGED
-from holdfast.cli.printing import line, moment, note, say
+from holdfast.cli.printing import line, many, moment, note, say
 from holdfast.cli.settings import open_to_read, open_to_write
 from holdfast.cli.shapes import Command, as_json, with_yes
 from holdfast.cli.tables import draw
@@ -37,7 +37,7 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     else:
         rows = [(one.kind, " ".join(map(str, one.key)), one.what) for one in report.problems]
         draw(("kind", "key", "what"), rows, wrapped=True)
-        note(f"{len(report.problems)} findings in {report.checked:,} records. {sessions}")
+        note(f"{many(len(report.problems), 'finding')} in {many(report.checked, 'record')}. {sessions}")
         note(ADVICE)
     if not report.ok:
         ctx.exit(DAMAGED)
