@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from cli_runs import TALK, Shell
 
@@ -36,6 +38,18 @@ def test_damage_names_the_session_and_asks_for_a_backup(altered: Shell) -> None:
         assert (result.exit_code, "kyoto" in result.output, "osaka" in result.output) == (3, True, False)
         assert "estore a backup" in result.output
         assert "holdfast copy" not in result.output
+
+
+def test_a_damaged_checkpoint_can_be_deleted(home: Path) -> None:
+    shell = Shell("sqlite:///agents.db")
+    shell.says("session", "save", "-", given=TALK)
+    made = shell.json("checkpoint", "create", "--session", "kyoto", "--json")["id"]
+    with closing(apsw.Connection(str(home / "agents.db"))) as con:
+        con.execute("UPDATE checkpoints SET body = x'00'")
+    assert "DAMAGED" in shell.says("checkpoint", "list")
+    assert main(["--store", shell.store, "checkpoint", "restore", made, "--yes"]) == 3
+    shell.says("checkpoint", "delete", made, "--yes")
+    assert shell.run("verify").exit_code == 0
 
 
 def test_a_damaged_checkpoint_concerns_its_session_and_no_fork_of_it() -> None:

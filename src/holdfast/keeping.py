@@ -159,7 +159,7 @@ class Keeping(Finding):
             check_id(session_id, "session id")
         if _has_json(draft):
             return Blocking(None, partial(self._of_session, session_id, draft, messages, replace))
-        return keep(self._ground, session_id, draft, appends.say(messages), replace)
+        return keep(self._ground, session_id, draft, appends.say(_listed(messages, "messages")), replace)
 
     def _of_session(
         self,
@@ -169,7 +169,8 @@ class Keeping(Finding):
         overwrite: bool,
     ) -> Checkpoint:
         _check_json(draft)
-        return keep(self._ground, session_id, draft, appends.say(messages), overwrite).carry_out(self._store)
+        said = appends.say(_listed(messages, "messages"))
+        return keep(self._ground, session_id, draft, said, overwrite).carry_out(self._store)
 
     def _of_agent(self, agent_id: str, draft: StoredCheckpoint) -> Checkpoint:
         _check_json(draft)

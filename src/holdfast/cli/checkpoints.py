@@ -36,7 +36,7 @@ def subject(one: Checkpoint) -> str:
 def create(agent: str | None, session: str | None, name: str | None, description: str | None, as_json: bool) -> None:
     """Checkpoint an AGENT with all its sessions, or one session."""
     if (agent is None) == (session is None):
-        raise click.UsageError("name an AGENT or a --session to checkpoint")
+        raise click.UsageError("name an AGENT or a --session to checkpoint, not both")
     with open_to_write() as hf:
         made = hf.checkpoints.create(
             None if agent is None else finding.agent(hf, agent).id,

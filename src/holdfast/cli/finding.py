@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.cli.printing import one_line
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import CorruptData, IntegrityError, InvalidInput, NotFound
 
 if TYPE_CHECKING:  # or the help of a command would load the whole library
     from holdfast import Agent, Artifact, Holdfast, Session
@@ -49,7 +49,11 @@ def session(hf: Holdfast, text: str) -> Session:
 def checkpoint(hf: Holdfast, text: str) -> Checkpoint:
     """The checkpoint that is meant."""
     everything = pages(lambda cursor: hf.checkpoints.list(limit=_PAGE, cursor=cursor))
-    return _meant("checkpoint", text, hf.checkpoints.get(text), everything, lambda one: one.name)
+    try:
+        exact = hf.checkpoints.get(text)
+    except (IntegrityError, CorruptData):  # it is listed all the same, and may be deleted
+        exact = None
+    return _meant("checkpoint", text, exact, everything, lambda one: one.name)
 
 
 def artifact(hf: Holdfast, text: str) -> Artifact:

@@ -269,6 +269,7 @@ class CheckpointKit(HoldfastKit):
             {"status": "fine"},
             {"id": ""},
             {"messages": [Message.user("x")]},
+            {"messages": Message.user("x"), "agent_id": None, "session_id": "a"},
             {"session_id": "a"},
             {"agent_id": None},
         ],
