@@ -97,6 +97,11 @@ KEEP = (
 )
 KEPT = 1 << 20  # above the numbers of all conversations: the numbers of their checkpoints' logs
 NEWEST = "SELECT body FROM checkpoints WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 20"
+NEWEST_OF = (
+    "SELECT body FROM checkpoints, (SELECT log << 32 AS first FROM logs"
+    " WHERE space = 1 AND kind = 'checkpoints' AND owner = ? AND branch = 0)"
+    " WHERE place BETWEEN first AND first + 4294967295 ORDER BY place DESC LIMIT 20"
+)
 
 
 def message_body(message_id: str, now: datetime) -> bytes:
