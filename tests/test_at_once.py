@@ -20,7 +20,18 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import Agent, AlreadyExists, BackendError, Busy, HoldfastError, InvalidInput, Message, NotFound, keeping
+from holdfast import (
+    Agent,
+    AlreadyExists,
+    BackendError,
+    Busy,
+    HoldfastError,
+    InvalidInput,
+    Message,
+    NotFound,
+    bridge,
+    keeping,
+)
 from holdfast.aio import AsyncHoldfast
 from holdfast.backends import sqlite
 from holdfast.backends.memory import MemoryStore
@@ -181,6 +192,24 @@ def test_checkpoints_that_take_more_than_one_commit_hold_no_loop(store: SqliteSt
 
     _run(store, use)
     assert Holdfast(store).verify().problems == []
+
+
+@pytest.mark.parametrize(("limit", "others_had_a_turn"), [(math.inf, False), (0.0, True)])
+def test_one_task_that_appends_again_keeps_the_loop_for_moments_only(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, limit: float, others_had_a_turn: bool
+) -> None:
+    monkeypatch.setattr(bridge, "ALONE_S", limit)
+
+    async def use(hf: AsyncHoldfast) -> None:
+        await hf.sessions.create(id="s", title="t")
+        for text in ("one", "two", "three"):
+            before, turned = text != "one", asyncio.Event()
+            asyncio.get_running_loop().call_soon(turned.set)
+            await hf.sessions.append("s", Message.user(text))
+            assert turned.is_set() is (others_had_a_turn or not before)
+        assert _texts(store, "s") == ["one", "two", "three"]
+
+    _run(store, use)
 
 
 def _commits(store: SqliteStore) -> int:

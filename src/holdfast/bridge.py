@@ -34,6 +34,7 @@ _WAITED = "earlier commits took until the timeout; nothing was written. Repeat, 
 
 WORKERS = 64
 CHUNK = 200
+ALONE_S = 0.002  # as long as one task may commit without giving the loop back
 
 
 def _back_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,6 +97,22 @@ class _Turn(Struct):
     busy: int = 0
     done: deque[tuple[_Asked, Future[Any]]] = field(default_factory=deque)
     told: bool = False  # whether the loop knows that some are done
+    asker: int = 0  # the id of the task that asked last
+    since: float | None = None  # when a task began to commit without giving the loop back; None once that has gone on
+
+    def is_left_to(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> bool:
+        """Whether a task that asks would wait for nobody: it asked last, too, and the loop went on moments ago."""
+        before, self.asker = self.asker, id(task)
+        if before != self.asker or self.asked or self.busy:
+            return False
+        present = time.monotonic()
+        if self.since is None:
+            self.since = present
+            loop.call_soon(self._go_on)
+        return present - self.since < ALONE_S
+
+    def _go_on(self) -> None:
+        self.since = None
 
 
 class Bridge:
@@ -136,9 +153,30 @@ class Bridge:
         plan = make(*args, **kwargs)
         if plan.blocks:
             return await self.call(self._carry_out, lambda: plan, timeout)
-        limit = until(seconds)
-        loop = asyncio.get_running_loop()
-        asked = self._ask(loop, plan, limit)
+        loop, limit = asyncio.get_running_loop(), until(seconds)
+        task = asyncio.current_task(loop)
+        turn = self._turn_of(loop)
+        refusals = None
+        if self._at_once is not None and turn.is_left_to(loop, task):
+            refusals = self._at_once.commit_at_once([Planned(plan.writes, plan.rebase, limit)])
+        refusal = await self._gathered(loop, turn, plan, limit, task) if refusals is None else refusals[0]
+        if refusal is None:
+            return plan.finish()
+        if isinstance(refusal, Moved | Taken):
+            return await self.call(self._carry_out, lambda: plan, timeout)
+        raise refusal
+
+    async def _gathered(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turn: _Turn,
+        plan: Plan[Any],
+        limit: float,
+        task: asyncio.Task[Any] | None,
+    ) -> BaseException | None:
+        """Have a plan committed with all others that tasks ask for in the same turn of the loop; what came of it."""
+        asked = _Asked(plan.writes, plan.rebase, limit, task, 0 if task is None else task.cancelling())
+        self._ask(loop, turn, asked)
         try:
             if asked.expiring is None:
                 await _next_turn()  # in which the commit comes first
@@ -149,25 +187,18 @@ class Bridge:
             asked.done = True  # also if the task waits no more, so that what is not begun is left
             if asked.expiring is not None:
                 asked.expiring.cancel()
-        if asked.refusal is None:
-            return plan.finish()
-        if isinstance(asked.refusal, Moved | Taken):
-            return await self.call(self._carry_out, lambda: plan, timeout)
-        raise asked.refusal
+        return asked.refusal
 
-    def _ask(self, loop: asyncio.AbstractEventLoop, plan: Plan[Any], limit: float) -> _Asked:
-        """Have a plan committed with all others that tasks ask for in the same turn of the loop."""
-        last, turn = self._last
-        if last is not loop:
-            turn = self._enter(loop)
-        task = asyncio.current_task(loop)
-        asked = _Asked(plan.writes, plan.rebase, limit, task, 0 if task is None else task.cancelling())
+    def _ask(self, loop: asyncio.AbstractEventLoop, turn: _Turn, asked: _Asked) -> None:
         turn.asked.append(asked)
         if turn.busy and self._at_once is not None:
-            asked.expiring = loop.call_later(limit - time.monotonic(), asked.tell, Busy(_WAITED))
+            asked.expiring = loop.call_later(asked.until - time.monotonic(), asked.tell, Busy(_WAITED))
         elif len(turn.asked) == 1:
             loop.call_soon(self._commit, loop, turn)
-        return asked
+
+    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn:
+        last, turn = self._last
+        return turn if last is loop else self._enter(loop)
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _Turn:
         with self._entering:  # by loops of several threads
