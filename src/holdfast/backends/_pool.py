@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from holdfast.errors import Busy
@@ -24,42 +24,41 @@ class Pool(Generic[C]):
         self._rest = rest
         self._close = close
         self._size = size
-        self._free = threading.Semaphore(size)
+        self._free: SimpleQueue[None] = SimpleQueue()  # an entry for each that may be lent; a Semaphore is slower
+        for _ in range(size):
+            self._free.put(None)
         self._idle: deque[C] = deque()
         self._mine = threading.local()
         self._closed = False
 
-    @contextmanager
-    def connection(self, until: float) -> Iterator[C]:
-        """A connection for as long as the block lasts; Busy if none is free by then.
+    def take(self, until: float) -> C:
+        """A connection, to be given back by this thread; Busy if none is free by then.
 
         A thread that has one already gets another at once: it may wait for nobody while others wait for it.
         """
-        depth = getattr(self._mine, "depth", 0)
-        if depth == 0 and not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
-            raise Busy(
-                f"all {self._size} connections are in use; repeat, raise timeout=, or raise pool_size in the URL"
-            )
-        self._mine.depth = depth + 1
+        mine = self._mine
+        depth: int = getattr(mine, "depth", 0)
+        if depth == 0:
+            try:
+                self._free.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                raise Busy(
+                    f"all {self._size} connections are in use; repeat, raise timeout=, or raise pool_size in the URL"
+                ) from None
+        mine.depth = depth + 1
         try:
-            yield from self._lend()
-        finally:
-            self._mine.depth = depth
-            if depth == 0:
-                self._free.release()
-
-    def lends_to_me(self) -> bool:
-        """Whether the present thread has one."""
-        return getattr(self._mine, "depth", 0) > 0
-
-    def _lend(self) -> Iterator[C]:
-        try:
-            con = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            con = self._connect()
+            pass
         try:
-            yield con
-        finally:
+            return self._connect()
+        except BaseException:
+            self._count_back()
+            raise
+
+    def give_back(self, con: C) -> None:
+        """Let others have it."""
+        try:
             if not self._rest(con):
                 self._close(con)
                 self.clear()  # what broke one has mostly broken the others
@@ -67,6 +66,17 @@ class Pool(Generic[C]):
                 self._close(con)
             else:
                 self._idle.append(con)
+        finally:
+            self._count_back()
+
+    def _count_back(self) -> None:
+        self._mine.depth -= 1
+        if self._mine.depth == 0:
+            self._free.put(None)
+
+    def lends_to_me(self) -> bool:
+        """Whether the present thread has one."""
+        return getattr(self._mine, "depth", 0) > 0
 
     def clear(self) -> None:
         """Close what is idle."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from holdfast.backends._insist import Commit, Outcome, patiently
 from holdfast.backends._opened import Opened
@@ -15,12 +15,45 @@ from holdfast.backends._sql_blobs import BlobStatements, SqlBlobs
 from holdfast.backends._sql_reading import Rows, SqlReader
 from holdfast.contracts import Insert, Key, Put, Query, Rebase, Record, Sharing, Write, check_limits
 from holdfast.deadlines import deadline
+from holdfast.errors import HoldfastError
 from holdfast.kinds import Kind
 
 C = TypeVar("C")
 R = TypeVar("R")
 Place = tuple[Kind, Key]
+Left = Literal["none", "unknown"]
+Meaning: TypeAlias = Callable[[BaseException, C, Left], HoldfastError | None]
 NOTHING: Mapping[str, Any] = {}
+
+
+class Lent(Generic[C]):
+    """A connection for as long as a block lasts; what its driver raises there is an error of ours.
+
+    A class, since a generator takes three times as long, and there is one for every commit.
+    """
+
+    __slots__ = ("_con", "_meaning", "_pool", "_until", "outcome")
+    _con: C
+
+    def __init__(self, pool: Pool[C], until: float, meaning: Meaning[C], outcome: Left) -> None:
+        self._pool = pool
+        self._until = until
+        self._meaning = meaning
+        self.outcome: Left = outcome  # that a lost connection leaves
+
+    def __enter__(self) -> C:
+        self._con = self._pool.take(self._until)
+        return self._con
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            said = None if error is None else self._meaning(error, self._con, self.outcome)
+            if said is not None:
+                raise said from error
+        finally:
+            self._pool.give_back(self._con)
 
 
 class SqlServerStore(ABC, Generic[C]):
@@ -36,14 +69,12 @@ class SqlServerStore(ABC, Generic[C]):
         self._pool = pool
 
     @abstractmethod
-    def _meaning(self, con: C, outcome: Literal["none", "unknown"]) -> AbstractContextManager[None]:
-        """Translate the driver's errors; a lost connection leaves this outcome."""
+    def meaning(self, error: BaseException, con: C, outcome: Left) -> HoldfastError | None:
+        """What an error of the driver's means, where a lost connection leaves this outcome; None for any other."""
 
-    @contextmanager
-    def connection(self, outcome: Literal["none", "unknown"] = "none") -> Iterator[C]:
+    def connection(self, outcome: Left = "none") -> Lent[C]:
         """A connection of the pool; what fails on it is an error of ours."""
-        with self._pool.connection(deadline(self._timeout)) as con, self._meaning(con, outcome):
-            yield con
+        return Lent(self._pool, deadline(self._timeout), self.meaning, outcome)
 
     @abstractmethod
     def _reader(self, con: C, *, locking: bool) -> SqlReader: ...
@@ -97,16 +128,16 @@ class SqlServerStore(ABC, Generic[C]):
 
     def plan(self, rebase: Rebase) -> Sequence[Write] | None:
         """One try under row locks: what was read stays so until it is over, and so does what was not there."""
-        with self._pool.connection(deadline(self._timeout)) as con:
+        lent = self.connection()
+        with lent as con:
             reader = self._reader(con, locking=True)
-            with self._meaning(con, "none"):
-                writes = rebase(reader)
+            writes = rebase(reader)
             if not writes:
                 return writes
             check_limits(writes)
             made = {(write.record.kind, write.record.key) for write in writes if isinstance(write, Insert | Put)}
-            with self._meaning(con, "unknown"):
-                return writes if self._send(con, writes, reader.absent - made) == "done" else None
+            lent.outcome = "unknown"
+            return writes if self._send(con, writes, reader.absent - made) == "done" else None
 
     # the store as a whole
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from ssl import SSLContext, create_default_context
 from typing import Any, Literal
@@ -27,10 +26,10 @@ from holdfast.backends._mysql_writes import BEGIN, COMMIT, Writer, one_of, table
 from holdfast.backends._pool import Pool
 from holdfast.backends._sql import MYSQL
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
-from holdfast.backends._sql_server import Place, SqlServerStore
+from holdfast.backends._sql_server import Left, Place, SqlServerStore
 from holdfast.contracts import Inspection, Key, Record, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.filters import Scalar
 from holdfast.kinds import KINDS, Kind
 
@@ -103,12 +102,8 @@ class MysqlStore(SqlServerStore[Connection]):
         self._writer = Writer(self.space)
         self.text = MysqlSearch(self, read_only=read_only)
 
-    @contextmanager
-    def _meaning(self, con: Connection, outcome: Literal["none", "unknown"]) -> Iterator[None]:
-        try:
-            yield
-        except pymysql.MySQLError as cause:
-            raise translate(cause, con, outcome) from cause
+    def meaning(self, error: BaseException, con: Connection, outcome: Left) -> HoldfastError | None:
+        return translate(error, con, outcome) if isinstance(error, pymysql.MySQLError) else None
 
     def _reader(self, con: Connection, *, locking: bool) -> MysqlReader:
         return MysqlReader(con, self._tables, locking=locking)

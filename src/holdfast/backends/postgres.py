@@ -9,9 +9,9 @@ repeated.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode
@@ -33,11 +33,11 @@ from holdfast.backends._postgres_waking import listen, name_of, tell
 from holdfast.backends._postgres_writes import Writer
 from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
-from holdfast.backends._sql_server import Place, SqlServerStore
+from holdfast.backends._sql_server import Left, Place, SqlServerStore
 from holdfast.backends._waking import Waking
 from holdfast.contracts import Inspection, Key, Planned, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
-from holdfast.errors import InvalidInput
+from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.kinds import Kind
 
 Durability = Literal["full", "normal"]
@@ -122,12 +122,8 @@ class PostgresStore(SqlServerStore[Connection]):
         self.text = PostgresSearch(self, schema, read_only=read_only)
         self._waking = Waking(partial(listen, conninfo))
 
-    @contextmanager
-    def _meaning(self, con: Connection, outcome: Literal["none", "unknown"]) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as cause:
-            raise translate(cause, con, outcome) from cause
+    def meaning(self, error: BaseException, con: Connection, outcome: Left) -> HoldfastError | None:
+        return translate(error, con, outcome) if isinstance(error, psycopg.Error) else None
 
     def _reader(self, con: Connection, *, locking: bool) -> PostgresReader:
         return PostgresReader(con, self._tables, locking=locking)
