@@ -11,7 +11,7 @@ from pathlib import Path
 
 import floors
 from figures import Section, table
-from floors import ByHand
+from floors import ByHand, OneRow
 from log_pages import per_call
 from peers import PEERS, Peer
 from rounds import DISK, RAM, TEXT, Burst, Taken, awaited, burst, folder, interleaved
@@ -25,9 +25,9 @@ LENGTHS = (100, 1_000, 10_000)
 BEHIND = 700  # appends before those that are timed beside the floors
 PATIENCE_S = 20.0  # after which a peer grows no further
 BARE, HAND = "bare INSERT + commit", "the same statements by hand"
-HAND_AWAITED = f"{HAND}, on a loop"
+ONE_ROW = "one row, hashed and linked"
 OURS, OURS_AWAITED = "Holdfast", "Holdfast, async"
-LOGS = {BARE: "bare", HAND: "hand", OURS: "holdfast"}  # the files whose pages are counted
+LOGS = {BARE: "bare", ONE_ROW: "row", HAND: "hand", OURS: "holdfast"}  # the files whose pages are counted
 SURROUNDINGS = [
     "The same append has other times in other tables, and so has the bare INSERT: the first calls after other code",
     "find the processor's caches cold and take several times as long as those behind them. Ten in a row beside the",
@@ -75,8 +75,8 @@ def floors_and_ours(at: Path, behind: int) -> Iterator[dict[str, Burst]]:
         ways = {
             "file append + fdatasync": burst(stack.enter_context(floors.synced(at))),
             BARE: burst(stack.enter_context(floors.bare(at))),
+            ONE_ROW: burst(stack.enter_context(closing(OneRow(at / "row.db"))).append),
             HAND: burst(stack.enter_context(closing(ByHand(at / "hand.db"))).append),
-            HAND_AWAITED: awaited(runner, stack.enter_context(closing(ByHand(at / "loop.db"))).append_on_loop),
             OURS: stack.enter_context(ours(at)),
             OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
         }
@@ -95,7 +95,9 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int, behin
     section.note(SYNC, f"{place}, of a bare INSERT + commit", taken[OURS].of(bare), "×")
     section.note(SYNC, f"{place}, of the same statements by hand", taken[OURS].of(hand), "×")
     section.note(AWAITED, f"{place}, of a bare INSERT + commit", taken[OURS_AWAITED].of(bare), "×")
-    section.note(AWAITED, f"{place}, {HAND_AWAITED}, of a bare INSERT + commit", taken[HAND_AWAITED].of(bare), "×")
+    section.note(SYNC, f"{place}, {ONE_ROW}, of a bare INSERT + commit", taken[ONE_ROW].of(bare), "×")
+    for workload in (SYNC, AWAITED):
+        section.note(workload, f"{place}, {HAND}, of a bare INSERT + commit", hand.of(bare), "×")
     for name, each in pages.items():
         section.note("pages of the log per append", f"{place}, {name}", each, "")
 

@@ -18,8 +18,8 @@ RESULTS = Path(__file__).with_name("results.json")
 def line(verdict: Verdict) -> str:
     limit, figure = verdict.limit, verdict.figure
     sign = "≤" if limit.better == "smaller" else "≥"
-    value = "–" if figure is None else figures.shown(figure.value, figure.unit)
-    return f"{verdict.word:<11}  {value:>12}  {sign} {limit.limit:<6g}  {limit.workload}: {limit.name}"
+    value, floor = ("–" if one is None else figures.shown(one.value, one.unit) for one in (figure, verdict.floor))
+    return f"{verdict.word:<11}  {value:>12}  {sign} {limit.limit:<6g}  {floor:>9}  {limit.workload}: {limit.name}"
 
 
 def main(path: Path) -> int:
@@ -29,7 +29,7 @@ def main(path: Path) -> int:
         print(f"no results to check: {cause}; `make bench` makes them", file=sys.stderr)
         return 1
     found = verdicts(run.figures)
-    print(*map(line, found), sep="\n")
+    print(f"{'':<11}  {'figure':>12}  limit     {'floor':>9}", *map(line, found), sep="\n")
     short = [verdict for verdict in found if not verdict.holds]
     sizes = " (a quick run: its sizes prove nothing)" if run.quick else ""
     print(f"\n{len(found) - len(short)} of {len(found)} hold{sizes}")

@@ -2,10 +2,12 @@
 
 synced   append of the text to a file + fdatasync
 bare     prepared INSERT of the text + commit
+one row  what is left of an append in any layout: the message encoded, hashed and linked, and its row, by one
+         INSERT. Nothing keeps the head, nor ids unique
 by hand  the statements of an append written out with apsw: encode, hash, link, compare-and-set of the head
-         row, INSERT with a unique id, one transaction; also in the next turn of an event loop, for one task and
-         for many that share a commit. The rows are ours; we have SQLite write them by one statement (decision
-         0027), which nobody would write by hand
+         row, INSERT with a unique id, one transaction; also for many tasks of an event loop that share a commit.
+         The rows are ours; we have SQLite write them by one statement (decision 0027), which nobody would write
+         by hand
 with values
          the same by a function that is called as ours is: it takes a Message, and gives the Message in its place or
          the Checkpoint. It checks nothing but that message, waits for no other process and repeats nothing
@@ -124,15 +126,12 @@ def laid_out(path: Path) -> apsw.Connection:
     return con
 
 
-class Conversation:
-    """One session by hand: the values of its next rows, and the statements that write them."""
+class Spoken:
+    """One session by hand: the values of its next rows."""
 
-    def __init__(self, con: apsw.Connection, log: int) -> None:
-        self._con, self._log, self._session = con, log, str(uuid7())
+    def __init__(self, log: int = 1) -> None:
+        self._log, self._session = log, str(uuid7())
         self._owner = self._session  # as it is of a session that the store has named
-        con.executemany("INSERT INTO logs VALUES (?, ?)", [(log, log), (KEPT + log, 1)])
-        first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
-        con.execute(first, (self._session,))
         self._n, self._link, self._head_digest, self._kept, self._parent = 0, bytes(32), b"\0", "", ""
         self._checkpoints = 0
         self._message_id: str | None = None
@@ -149,11 +148,22 @@ class Conversation:
         rows = self._place(plain.id, plain.created_at, body)
         return rows, replace(plain, session_id=self._session, branch=1, seq=self._n, parent_id=parent)
 
-    def _place(self, message_id: str, now: datetime, body: bytes) -> Said:
+    def linked(self) -> tuple[int, bytes, bytes, bytes]:
+        """The next message's number, link, digest and bytes."""
+        body = message_body(str(uuid7()), datetime.now(UTC))
+        digest = self._chain(body)
+        return self._n, self._link, digest, body
+
+    def _chain(self, body: bytes) -> bytes:
+        """The digest of the next message, which is linked behind the last."""
         self._n += 1
-        n, self._message_id = self._n, message_id
         digest = hashlib.sha256(body).digest()
-        self._link = hashlib.sha256(self._link + digest + n.to_bytes(8)).digest()
+        self._link = hashlib.sha256(self._link + digest + self._n.to_bytes(8)).digest()
+        return digest
+
+    def _place(self, message_id: str, now: datetime, body: bytes) -> Said:
+        digest = self._chain(body)
+        n, self._message_id = self._n, message_id
         self._at = time.time_ns() // 1000
         ids = {"history": self._owner, "message_id": self._message_id, "session_id": self._session, "uid": self._owner}
         place = {"branch": 1, "created_at": self._at, "last_message_at": now, "link": self._link, "n": n, "seq": n}
@@ -176,6 +186,17 @@ class Conversation:
         log = KEPT + self._log
         return log << 32 | number, self._kept, self._at, hashlib.sha256(body).digest(), body, log
 
+
+class Conversation(Spoken):
+    """The same with the statements that write them into SQLite."""
+
+    def __init__(self, con: apsw.Connection, log: int) -> None:
+        super().__init__(log)
+        self._con = con
+        con.executemany("INSERT INTO logs VALUES (?, ?)", [(log, log), (KEPT + log, 1)])
+        first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
+        con.execute(first, (self._session,))
+
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
         self._con.execute(UPDATE, moved)
         if self._con.changes() != 1:
@@ -197,14 +218,6 @@ class ByHand(Conversation):
         self._con.execute("BEGIN IMMEDIATE")
         self.write(*writes)
         self._con.execute("COMMIT")
-
-    async def append_on_loop(self) -> None:
-        """The same in the loop's next turn, as it must be where what several tasks say is to share a commit."""
-        before = self._n
-        asyncio.get_running_loop().call_soon(self.append)
-        await asyncio.sleep(0)
-        if self._n == before:
-            raise RuntimeError("nothing was committed")
 
     def step(self) -> None:
         """Append + checkpoint."""
@@ -231,6 +244,17 @@ class ByHand(Conversation):
         self.write(*rows)
         self._con.execute(KEEP, kept)
         self._con.execute("COMMIT")
+
+
+class OneRow(Conversation):
+    """One session of which nothing is kept but its chained messages."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(laid_out(path), 1)
+        self._con.execute("CREATE TABLE linked (n INTEGER PRIMARY KEY, link BLOB, digest BLOB, body BLOB)")
+
+    def append(self) -> None:
+        self._con.execute("INSERT INTO linked VALUES (?, ?, ?, ?)", self.linked())
 
 
 class Together:

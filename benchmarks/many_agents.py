@@ -32,7 +32,8 @@ AGENTS = 32
 BARE, OURS, SAVER = "one commit each", "Holdfast", "LangGraph AsyncSqliteSaver"
 KEPT, ADAPTED = "Holdfast, a checkpoint with each", "Holdfast in OpenAI Agents"
 HAND = f"the same statements by hand, {AGENTS} in one commit"
-TASKS = f"the same statements by hand with values, {AGENTS} tasks of a loop"
+VALUES = "the same statements by hand with values"
+TASKS = f"{VALUES}, {AGENTS} tasks of a loop"
 
 Round = Callable[[int], list[float]]  # every agent appends so often; the seconds that each append took
 Append = Callable[[int], Coroutine[Any, Any, object]]
@@ -154,9 +155,7 @@ def beside_floors(section: Section, rounds: int, each: int) -> None:
         rates = taken(ways, rounds, each)
         pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1), 4) for name, file in LOGS.items()}
     told(section, "beside the floors", rates)
-    ratio = rates[OURS].of(rates[BARE])
-    assert ratio is not None
-    section.note(WORKLOAD, f"of the rate of {BARE}", ratio, "×")
+    beside(section, rates, BARE, f"the rate of {BARE}")
     for name, each_turn in pages.items():
         section.tell("pages of the log per append, 32 agents", name, each_turn / AGENTS, "")
     synced = counted("holdfast, async", AGENTS * each, AGENTS)
@@ -167,8 +166,10 @@ def beside_floors(section: Section, rounds: int, each: int) -> None:
 
 def beside_peers(section: Section, rounds: int, each: int) -> None:
     with folder(DISK) as at, asyncio.Runner() as runner, ExitStack() as stack:
+        tasks = stack.enter_context(closing(floors.OnTasks(at / "tasks.db", AGENTS)))
         ways: dict[str, Round] = {
             BARE: one_by_one(stack.enter_context(floors.bare(at))),
+            TASKS: at_once(runner, lambda session: tasks.append_to(session, Message.user(TEXT))),
             OURS: stack.enter_context(ours(f"sqlite:///{at / 'ours.db'}", runner)),
             KEPT: stack.enter_context(ours(f"sqlite:///{at / 'kept.db'}", runner, keeping)),
             ADAPTED: stack.enter_context(ours(f"sqlite:///{at / 'adapted.db'}", runner, adapted)),
@@ -179,9 +180,7 @@ def beside_peers(section: Section, rounds: int, each: int) -> None:
             ways[name] = at_once(runner, peer.append)
         rates = taken(ways, rounds, each)
     told(section, "beside peers", rates)
-    ratio = rates[OURS].of(rates["OpenAI SQLiteSession"])
-    if ratio is not None:
-        section.note(WORKLOAD, "of OpenAI SQLiteSession's rate", ratio, "×")
+    beside(section, rates, "OpenAI SQLiteSession", "OpenAI SQLiteSession's rate")
 
 
 def results(quick: bool) -> Section:
@@ -190,6 +189,14 @@ def results(quick: bool) -> Section:
     beside_floors(section, 2 if quick else 21, each)
     beside_peers(section, 2 if quick else 7, each)
     return section
+
+
+def beside(section: Section, rates: dict[str, Rates], name: str, shown: str) -> None:
+    """Our rate and the floor's, of another way's."""
+    for way, whose in ((OURS, ""), (TASKS, f"{VALUES}, ")):
+        ratio = rates[way].of(rates[name])
+        if ratio is not None:
+            section.note(WORKLOAD, f"{whose}of {shown}", ratio, "×")
 
 
 def taken(ways: dict[str, Round], rounds: int, each: int) -> dict[str, Rates]:

@@ -19,6 +19,7 @@ import graphs
 import processes
 import psycopg
 from figures import Section, table
+from floors import Spoken
 from graphs import Graph
 from many_agents import AGENTS, HEADING, Round, at_once, taken
 from many_agents import ours as ours_at_once
@@ -31,6 +32,36 @@ from holdfast import Message
 
 WORKLOAD = "PostgreSQL"
 BARE, POOL, OURS, ALCHEMY = "bare psycopg", "bare pool", "Holdfast", "OpenAI SQLAlchemySession"
+HAND = "the same statements by hand"
+TABLES = (
+    "CREATE TABLE hand_heads (LIKE holdfast.heads INCLUDING ALL)",
+    "CREATE TABLE hand_messages (LIKE holdfast.messages INCLUDING ALL)",
+)
+BEGUN = "INSERT INTO hand_heads (space, session_id, digest, body) VALUES (1, %s, %s, '')"
+APPEND = """
+WITH moved AS (
+    UPDATE hand_heads SET status = %s, detached_by = %s, archived = %s, created_at = %s, updated_at = %s,
+    digest = %s, body = %s WHERE space = %s AND session_id = %s AND digest = %s RETURNING session_id)
+INSERT INTO hand_messages (space, history, branch, seq, id, n, link, digest, body)
+SELECT 1, session_id, 1, %s, %s, %s, %s, %s, %s FROM moved
+"""
+
+
+class ByHand(Spoken):
+    """One session's appends in tables like ours: compare-and-set of the head and INSERT by one statement, one trip."""
+
+    def __init__(self, con: psycopg.Connection[Any]) -> None:
+        super().__init__()
+        self._con = con
+        for statement in TABLES:
+            con.execute(statement)
+        con.execute(BEGUN, (self._session, self._head_digest))
+
+    def append(self) -> None:
+        moved, (_, message_id, n, *rest, _) = self.said()
+        done = self._con.execute(APPEND, (*moved[:10], n, message_id, n, *rest), prepare=True)
+        if done.rowcount != 1:
+            raise RuntimeError("lost the race")
 
 
 @contextmanager
@@ -67,6 +98,7 @@ def appends(section: Section, url: str, rounds: int) -> None:
         runner.run(peer.open())
         ways = {
             BARE: burst(lambda: con.execute(processes.INSERT, (processes.BODY,), prepare=True)),
+            HAND: burst(ByHand(con).append),
             OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT))),
             ALCHEMY: awaited(runner, partial(peer.append, 0)),
         }
@@ -77,6 +109,7 @@ def appends(section: Section, url: str, rounds: int) -> None:
         section.note(f"{WORKLOAD}, one append", name, way.median_us, "µs")
         rows.append([name, f"{way.median_us:,.0f}", f"{way.p99_us:,.0f}", f"{way.of(found[BARE]):.2f} ×"])
     section.note(WORKLOAD, f"append, of {BARE}", found[OURS].of(found[BARE]), "×")
+    section.note(WORKLOAD, f"append, {HAND}, of {BARE}", found[HAND].of(found[BARE]), "×")
     section.say("### One append", "", *table(["way", "median µs", "p99 µs", f"of {BARE}"], rows))
 
 

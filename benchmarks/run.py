@@ -69,10 +69,12 @@ def judged(found: list[Verdict]) -> list[str]:
     def row(verdict: Verdict) -> list[str]:
         limit, figure = verdict.limit, verdict.figure
         sign = "≤" if limit.better == "smaller" else "≥"
-        value = "–" if figure is None else shown(figure.value, figure.unit)
-        return [limit.workload, limit.name, value, f"{sign} {limit.limit:g}", verdict.word]
+        value, floor = ("–" if one is None else shown(one.value, one.unit) for one in (figure, verdict.floor))
+        return [limit.workload, limit.name, value, f"{sign} {limit.limit:g}", verdict.word, floor]
 
-    return ["## What must be reached", "", *table(["workload", "figure", "value", "limit", ""], map(row, found))]
+    said = ["A floor is the same figure of the same run without anything of ours, where that was measured.", ""]
+    heading = ["workload", "figure", "value", "limit", "", "floor"]
+    return ["## What must be reached", "", *said, *table(heading, map(row, found))]
 
 
 def measured(chosen: list[str], quick: bool) -> list[Section]:

@@ -30,7 +30,7 @@ def measured(rounds: int, behind: int) -> dict[str, float]:
     with folder(DISK) as at, many_agents.floors_and_ours(at, behind // many_agents.AGENTS) as many:
         rates = many_agents.taken(many, max(1, rounds // 3), each=4)
     found = {f"{append.BARE}, µs": said[append.BARE].median_us}
-    for name in (append.OURS, append.HAND, append.OURS_AWAITED, append.HAND_AWAITED):
+    for name in (append.OURS, append.OURS_AWAITED, append.HAND, append.ONE_ROW):
         found[f"append: {name}, of {append.BARE}"] = said[name].of(said[append.BARE])
     for name in (steps.OURS, steps.VALUES):
         found[f"append + checkpoint: {name}, of {steps.BARE}"] = kept[name].of(kept[steps.BARE])

@@ -22,7 +22,7 @@ from rounds import RAM, folder
 import holdfast
 from holdfast import Holdfast
 from holdfast.backends._graph import Graph
-from holdfast.backends._numpy_vectors import NumpyVectors
+from holdfast.backends._numpy_vectors import CANDIDATES, NumpyVectors
 from holdfast.backends.vectors import INDEX_FROM
 from holdfast.contracts import Vector, VectorIndex
 from holdfast.model import Embedding
@@ -95,6 +95,17 @@ def truths(matrix: Floats, queries: Floats) -> Iterator[set[int]]:
 def line(what: str, result: Compared) -> str:
     mine, theirs, ratio, recall = result
     return f"{what}: {mine:.2f} ms, numpy {theirs:.2f} ms: {ratio:.3f} × numpy, recall {recall:.4f}"
+
+
+def graph_alone(section: Section, matrix: Floats, queries: Floats) -> Iterator[str]:
+    """What proposes candidates, without what makes neighbours of them."""
+    graph = Graph(DIMENSION)
+    graph.fill(matrix.copy())
+    assert graph.settle(LONG_S)
+    alone = compare(matrix, queries, lambda wanted: graph.search(wanted, CANDIDATES * NEIGHBOURS).tolist())
+    graph.close()
+    section.note(WORKLOAD, "the graph alone, of numpy", alone[2], "×")
+    yield line("the graph alone", alone)
 
 
 def indexes(matrix: Floats, queries: Floats) -> Iterator[str]:
@@ -193,6 +204,7 @@ def _sqlite_vec(matrix: Floats, queries: Floats) -> Iterator[str]:
 def results(quick: bool) -> Section:
     section = Section(title=f"Nearest {NEIGHBOURS} of {COUNT:,} × {DIMENSION} vectors")
     matrix, queries = clustered(3_000 if quick else COUNT, seed=2), clustered(60 if quick else QUERIES, seed=3)
+    section.say(*(f"- {line}" for line in graph_alone(section, matrix, queries)))
     section.say(*(f"- {line}" for line in indexes(matrix, queries)))
     with folder(RAM) as at:
         section.say(*(f"- {line}" for line in stored(section, matrix, queries, at)))

@@ -23,7 +23,7 @@ Rows: TypeAlias = NDArray[np.int64]
 _FIRST_ROWS = 64
 _BLOCK = 4096
 _FEW = 0.2
-_CANDIDATES = 4
+CANDIDATES = 4
 _ROUNDING = 2.0**-23
 
 
@@ -193,7 +193,7 @@ class NumpyVectors:
         everybody = len(self._ids)
         size = len(carriers[0]) if carriers else everybody
         if self._graph is not None and self._graph.ready and self._is_worth_it(size, limit):
-            found = self._graph.search(unit, _CANDIDATES * limit * everybody // size)
+            found = self._graph.search(unit, CANDIDATES * limit * everybody // size)
             keep = [all(row in some for some in carriers) for row in found.tolist()] if carriers else slice(None)
             if len(found[keep]) >= limit:
                 return found[keep]
@@ -208,7 +208,7 @@ class NumpyVectors:
     def _is_worth_it(self, size: int, limit: int) -> bool:
         """Whether the graph is asked: not for a few rows, nor for so many neighbours that it would walk far."""
         assert self._graph_from is not None
-        return size >= max(self._graph_from, _FEW * len(self._ids)) and limit * _CANDIDATES <= size // 100
+        return size >= max(self._graph_from, _FEW * len(self._ids)) and limit * CANDIDATES <= size // 100
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
         scores = self._cosines(rows, unit)
