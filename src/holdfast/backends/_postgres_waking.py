@@ -23,13 +23,14 @@ CONNECT_S = 5
 _TELL = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', %s)"
 
 
-def tell(con: Connection, space: int, writes: Sequence[Write]) -> None:
-    """Let others know of the events that these writes have added; whoever is not told finds out by looking."""
-    added = [one.record for one in writes if isinstance(one, Insert) and one.record.kind is EVENTS]
-    owners = sorted({name_of(space, str(record.key[0])) for record in added})
+def tell(con: Connection, space: int, commits: Sequence[Sequence[Write]]) -> None:
+    """Let others know of the events that these commits have added; whoever is not told finds out by looking."""
+    writes = (one for writes in commits for one in writes if type(one) is Insert)
+    owners = {str(one.record.key[0]) for one in writes if one.record.kind is EVENTS}
     if owners:
+        names = sorted(name_of(space, owner) for owner in owners)
         with suppress(psycopg.Error):
-            con.execute(_TELL, (" ".join(owners) if len(owners) <= MOST_OWNERS else EVERYBODY,))
+            con.execute(_TELL, (" ".join(names) if len(names) <= MOST_OWNERS else EVERYBODY,))
 
 
 def name_of(space: int, owner: str) -> str:

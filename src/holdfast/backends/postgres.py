@@ -149,8 +149,7 @@ class PostgresStore(SqlServerStore[Connection]):
                     raise
                 return ["taken" if isinstance(refusal, pg.UniqueViolation) else "moved"]
             con.confirm()
-            done = [writes for writes, fits in zip(commits, fitted, strict=True) if fits]
-            tell(con, self.space, [write for writes in done for write in writes])
+            tell(con, self.space, [writes for writes, fits in zip(commits, fitted, strict=True) if fits])
         return ["done" if fits else "moved" for fits in fitted]
 
     def _send(self, con: Connection, writes: Sequence[Write], absent: set[Place]) -> Outcome:
@@ -159,7 +158,7 @@ class PostgresStore(SqlServerStore[Connection]):
         except pg.UniqueViolation:
             return "taken"
         if fitted:
-            tell(con, self.space, writes)
+            tell(con, self.space, [writes])
         return "done" if fitted else "moved"
 
     def _fits(self, con: Connection, statements: list[Statement]) -> bool:
