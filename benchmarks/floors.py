@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -35,6 +36,8 @@ from holdfast.model import Checkpoint, Head
 
 Append = Callable[[], None]
 Said = tuple[tuple[object, ...], tuple[object, ...]]  # a head in its new place, and a message
+Kept = tuple[int, str, int, bytes, bytes, int]  # a checkpoint
+Step = tuple[Said, Kept]
 encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -62,13 +65,13 @@ def synced(folder: Path) -> Iterator[Append]:
 def bare(folder: Path) -> Iterator[Append]:
     with closing(connect(folder / "bare.db")) as con:
         con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
+        yield partial(insert, con, TEXT)
 
-        def append() -> None:
-            con.execute("BEGIN IMMEDIATE")
-            con.execute("INSERT INTO messages (body) VALUES (?)", (TEXT,))
-            con.execute("COMMIT")
 
-        yield append
+def insert(con: apsw.Connection, text: str) -> None:
+    con.execute("BEGIN IMMEDIATE")
+    con.execute("INSERT INTO messages (body) VALUES (?)", (text,))
+    con.execute("COMMIT")
 
 
 TABLES = (
@@ -178,7 +181,7 @@ class Spoken:
         self._parent, self._kept = self._kept, str(uuid7())
         self._checkpoints += 1
 
-    def kept(self) -> tuple[int, str, int, bytes, bytes, int]:
+    def kept(self) -> Kept:
         """The checkpoint of where it stands."""
         ids = {"id": self._kept, "parent_id": self._parent, "session_id": self._session}
         ids["message_id"], self._made, number = self._message_id or "", datetime.now(UTC), self._checkpoints
@@ -192,19 +195,19 @@ class Conversation(Spoken):
 
     def __init__(self, con: apsw.Connection, log: int) -> None:
         super().__init__(log)
-        self._con = con
+        self.con = con
         con.executemany("INSERT INTO logs VALUES (?, ?)", [(log, log), (KEPT + log, 1)])
         first = "INSERT INTO heads (space, session_id, digest, body) VALUES (1, ?, x'00', x'00')"
         con.execute(first, (self._session,))
 
     def write(self, moved: tuple[object, ...], said: tuple[object, ...]) -> None:
-        self._con.execute(UPDATE, moved)
-        if self._con.changes() != 1:
+        self.con.execute(UPDATE, moved)
+        if self.con.changes() != 1:
             raise RuntimeError("lost the race")
-        self._con.execute(INSERT, said)
+        self.con.execute(INSERT, said)
 
     def close(self) -> None:
-        self._con.close()
+        self.con.close()
 
 
 class ByHand(Conversation):
@@ -214,21 +217,38 @@ class ByHand(Conversation):
         super().__init__(laid_out(path), 1)
 
     def append(self) -> None:
-        writes = self.said()
-        self._con.execute("BEGIN IMMEDIATE")
-        self.write(*writes)
-        self._con.execute("COMMIT")
+        self.commit(self.said())
+
+    def commit(self, rows: Said) -> None:
+        self.con.execute("BEGIN IMMEDIATE")
+        self.write(*rows)
+        self.con.execute("COMMIT")
 
     def step(self) -> None:
         """Append + checkpoint."""
         self.name_checkpoint()
-        self._keep(self.said(), self.kept())
+        self.keep((self.said(), self.kept()))
 
     def step_with_values(self) -> Checkpoint:
+        rows = self.stepped()
+        self.keep(rows)
+        return self.shown(rows)
+
+    def stepped(self) -> Step:
+        """The rows of a step that is given a Message."""
         self.name_checkpoint()
         rows, _ = self.told(Message.user(TEXT))
-        kept = self.kept()
-        self._keep(rows, kept)
+        return rows, self.kept()
+
+    def keep(self, rows: Step) -> None:
+        self.con.execute("BEGIN IMMEDIATE")
+        self.write(*rows[0])
+        self.con.execute(KEEP, rows[1])
+        self.con.execute("COMMIT")
+
+    def shown(self, rows: Step) -> Checkpoint:
+        """The checkpoint of these rows, as its caller has it."""
+        kept = rows[1]
         return Checkpoint(
             id=self._kept,
             session_id=self._session,
@@ -239,42 +259,36 @@ class ByHand(Conversation):
             checksum=kept[3].hex(),
         )
 
-    def _keep(self, rows: Said, kept: tuple[object, ...]) -> None:
-        self._con.execute("BEGIN IMMEDIATE")
-        self.write(*rows)
-        self._con.execute(KEEP, kept)
-        self._con.execute("COMMIT")
-
 
 class OneRow(Conversation):
     """One session of which nothing is kept but its chained messages."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(laid_out(path), 1)
-        self._con.execute("CREATE TABLE linked (n INTEGER PRIMARY KEY, link BLOB, digest BLOB, body BLOB)")
+        self.con.execute("CREATE TABLE linked (n INTEGER PRIMARY KEY, link BLOB, digest BLOB, body BLOB)")
 
     def append(self) -> None:
-        self._con.execute("INSERT INTO linked VALUES (?, ?, ?, ?)", self.linked())
+        self.con.execute("INSERT INTO linked VALUES (?, ?, ?, ?)", self.linked())
 
 
 class Together:
     """Many sessions' statements, a message of each in one transaction."""
 
     def __init__(self, path: Path, sessions: int) -> None:
-        self._con = laid_out(path)
-        self._all = [Conversation(self._con, number) for number in range(1, sessions + 1)]
+        self.con = laid_out(path)
+        self._all = [Conversation(self.con, number) for number in range(1, sessions + 1)]
 
     def append(self) -> None:
         self.commit([(one, one.said()) for one in self._all])
 
     def commit(self, said: Sequence[tuple[Conversation, Said]]) -> None:
-        self._con.execute("BEGIN IMMEDIATE")
+        self.con.execute("BEGIN IMMEDIATE")
         for one, rows in said:
             one.write(*rows)
-        self._con.execute("COMMIT")
+        self.con.execute("COMMIT")
 
     def close(self) -> None:
-        self._con.close()
+        self.con.close()
 
 
 class OnTasks(Together):
@@ -307,23 +321,28 @@ class BareRows:
     """A message and a checkpoint as two plain rows: the same JSON under a number, no index, nothing hashed."""
 
     def __init__(self, path: Path) -> None:
-        self._con = connect(path)
-        self._con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
-        self._con.execute("CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, body BLOB)")
+        self.con = connect(path)
+        self.con.execute("CREATE TABLE messages (place INTEGER PRIMARY KEY, body BLOB)")
+        self.con.execute("CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, body BLOB)")
         self._session, self._kept, self._n = str(uuid7()), str(uuid7()), 0
 
     def step(self) -> None:
+        self.keep(self.stepped())
+
+    def stepped(self) -> tuple[bytes, bytes]:
         self._n += 1
         message_id, kept = str(uuid7()), str(uuid7())
         ids = {"id": kept, "parent_id": self._kept, "session_id": self._session}
         ids["message_id"], self._kept = message_id, kept
         now = datetime.now(UTC)
         message = message_body(message_id, now)
-        checkpoint = checkpoint_body(ids, self._n, self._n, bytes(32), time.time_ns() // 1000, now)
-        self._con.execute("BEGIN IMMEDIATE")
-        self._con.execute("INSERT INTO messages (body) VALUES (?)", (message,))
-        self._con.execute("INSERT INTO checkpoints (body) VALUES (?)", (checkpoint,))
-        self._con.execute("COMMIT")
+        return message, checkpoint_body(ids, self._n, self._n, bytes(32), time.time_ns() // 1000, now)
+
+    def keep(self, rows: tuple[bytes, bytes]) -> None:
+        self.con.execute("BEGIN IMMEDIATE")
+        self.con.execute("INSERT INTO messages (body) VALUES (?)", (rows[0],))
+        self.con.execute("INSERT INTO checkpoints (body) VALUES (?)", (rows[1],))
+        self.con.execute("COMMIT")
 
     def close(self) -> None:
-        self._con.close()
+        self.con.close()

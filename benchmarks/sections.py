@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import anatomy
 import append
 import artifacts
 import checkpoints
@@ -30,6 +31,7 @@ from figures import Section
 
 SECTIONS: dict[str, Callable[[bool], Section]] = {
     "append": append.results,
+    "anatomy": anatomy.results,
     "agents": many_agents.results,
     "steps": steps.results,
     "slow_disk": slow_disk.results,
