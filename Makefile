@@ -74,4 +74,4 @@ docs: .venv-docs/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-docs .venv-adapters .venv-bench build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs .venv-adapters .venv-bench build benchmarks/bench-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,26 +10,30 @@ from pathlib import Path
 
 import figures
 import msgspec
-from limits import Verdict, verdicts
+from limits import FLOORS, Verdict, verdicts
 
 RESULTS = Path(__file__).with_name("results.json")
 
 
 def line(verdict: Verdict) -> str:
-    limit, figure = verdict.limit, verdict.figure
-    sign = "≤" if limit.better == "smaller" else "≥"
-    value, floor = ("–" if one is None else figures.shown(one.value, one.unit) for one in (figure, verdict.floor))
-    return f"{verdict.word:<11}  {value:>12}  {sign} {limit.limit:<6g}  {floor:>9}  {limit.workload}: {limit.name}"
+    limit = verdict.limit
+    bound = f"{'≤' if limit.better == 'smaller' else '≥'} {limit.limit:g}"
+    columns = f"{verdict.word:<11}  {verdict.shown:>12}  {bound:<8}  {verdict.floor_shown:>12}"
+    return f"{columns}  {limit.workload}: {limit.name}"
 
 
 def main(path: Path) -> int:
     try:
         run = figures.load(path)
+    except FileNotFoundError:
+        print(f"there are no results at {path}; `make bench` makes them", file=sys.stderr)
+        return 1
     except (OSError, msgspec.MsgspecError) as cause:
-        print(f"no results to check: {cause}; `make bench` makes them", file=sys.stderr)
+        print(f"{path} cannot be read as results: {cause}; `make bench` makes them", file=sys.stderr)
         return 1
     found = verdicts(run.figures)
-    print(f"{'':<11}  {'figure':>12}  limit     {'floor':>9}", *map(line, found), sep="\n")
+    print(f"{path.parent.name}/{path.name}. {run.taken} {run.machine}", "", sep="\n")
+    print(f"{'verdict':<11}  {'figure':>12}  {'limit':<8}  {'floor':>12}", *map(line, found), "", FLOORS, sep="\n")
     short = [verdict for verdict in found if not verdict.holds]
     sizes = " (a quick run: its sizes prove nothing)" if run.quick else ""
     print(f"\n{len(found) - len(short)} of {len(found)} hold{sizes}")

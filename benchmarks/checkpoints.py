@@ -129,7 +129,7 @@ def many(section: Section, at: Path, quick: bool) -> None:
 
 
 def results(quick: bool) -> Section:
-    section = Section(title="Checkpoints, SQLite, synchronous=FULL, RAM disk")
+    section = Section(title="Checkpoints, SQLite, RAM disk")
     for part in (lengths, agents, many):
         with folder(RAM) as at:
             part(section, at, quick)

@@ -35,6 +35,7 @@ class Section(msgspec.Struct, kw_only=True):
     """One part of the results page, with the figures it is about."""
 
     title: str
+    failed: bool = False
     lines: list[str] = []
     figures: list[Figure] = []
     curves: list[Curve] = []
@@ -58,8 +59,9 @@ class Section(msgspec.Struct, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run."""
+    """A whole run; `taken` says when, and of which commit."""
 
+    taken: str
     machine: str
     versions: dict[str, str]
     quick: bool

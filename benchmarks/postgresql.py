@@ -6,6 +6,7 @@ The server is the one the tests use, with its own settings of durability: every 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +25,8 @@ from graphs import Graph
 from many_agents import AGENTS, HEADING, Round, at_once, taken
 from many_agents import ours as ours_at_once
 from peers import Alchemy
-from rounds import DISK, TEXT, awaited, burst, folder, interleaved
-from servers import Server, postgres
+from rounds import TEXT, awaited, burst, folder, interleaved
+from servers import FOLDER, Server, postgres
 
 import holdfast
 from holdfast import Message
@@ -66,9 +67,10 @@ class ByHand(Spoken):
 
 @contextmanager
 def served() -> Iterator[Server]:
-    """A server of its own on the disk."""
-    with folder(DISK) as at:
+    """A server of its own on the disk, where the user can get to as whom it runs if we are root."""
+    with folder(Path("/var/tmp")) as at:
         at.chmod(0o755)
+        os.environ[FOLDER] = str(at)  # for the programs, if they have to be copied to where that user can get
         inner = at / "server"
         inner.mkdir()
         server = postgres.start(inner)

@@ -170,8 +170,9 @@ def measure(section: Section, count: int, rounds: int, seconds: float) -> None:
     section.note(workload, "errors at the first open of a fresh file", len(all_seen[OURS].at_open), "")
     section.note(workload, "of bare SQLite's rate", ratio, "×")
     section.note(workload, "p99.9 of a wait, in median commits of all processes", statistics.median(waits), "×")
-    section.tell(workload, "the same in the worst round", max(waits), "×")
     _show(section, workload, rates, all_seen)
+    section.tell(workload, "p99.9 of a wait, in median commits of all processes, in the worst round", max(waits), "×")
+    section.say("")
 
 
 def _show(section: Section, workload: str, rates: dict[str, list[float]], all_seen: dict[str, Seen]) -> None:
@@ -210,4 +211,7 @@ def results(quick: bool) -> Section:
 
 
 if __name__ == "__main__":
-    print(msgspec.json.encode(child(sys.argv[1], sys.argv[2], float(sys.argv[3]))).decode(), flush=True)
+    try:
+        print(msgspec.json.encode(child(sys.argv[1], sys.argv[2], float(sys.argv[3]))).decode(), flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)

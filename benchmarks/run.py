@@ -21,8 +21,8 @@ from pathlib import Path
 import apsw
 import plots
 import results_page
-from figures import Results, Section, shown, table
-from limits import Verdict, stated, verdicts
+from figures import Results, Section, table
+from limits import FLOORS, Verdict, stated, verdicts
 from sections import SECTIONS, apart
 
 ROOT = Path(__file__).parent.parent
@@ -67,14 +67,12 @@ def judged(found: list[Verdict]) -> list[str]:
     """The table of promises."""
 
     def row(verdict: Verdict) -> list[str]:
-        limit, figure = verdict.limit, verdict.figure
+        limit = verdict.limit
         sign = "≤" if limit.better == "smaller" else "≥"
-        value, floor = ("–" if one is None else shown(one.value, one.unit) for one in (figure, verdict.floor))
-        return [limit.workload, limit.name, value, f"{sign} {limit.limit:g}", verdict.word, floor]
+        return [limit.workload, limit.name, verdict.shown, f"{sign} {limit.limit:g}", verdict.word, verdict.floor_shown]
 
-    said = ["A floor is the same figure of the same run without anything of ours, where that was measured.", ""]
-    heading = ["workload", "figure", "value", "limit", "", "floor"]
-    return ["## What must be reached", "", *said, *table(heading, map(row, found))]
+    heading = ["workload", "figure", "value", "limit", "verdict", "floor"]
+    return ["## What must be reached", "", FLOORS, "", *table(heading, map(row, found))]
 
 
 def measured(chosen: list[str], quick: bool) -> list[Section]:
@@ -83,7 +81,8 @@ def measured(chosen: list[str], quick: bool) -> list[Section]:
         start = time.perf_counter()
         print(f"{name} …", end=" ", file=sys.stderr, flush=True)
         sections.append(apart(name, quick))
-        print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        how = "failed after " if sections[-1].failed else ""
+        print(f"{how}{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return sections
 
 
@@ -91,7 +90,7 @@ def write(sections: list[Section], quick: bool, into: Path, taken: str) -> Resul
     """The page and the data."""
     figures = stated([figure for section in sections for figure in section.figures])
     curves = [curve for section in sections for curve in section.curves]
-    run = Results(machine=machine(), versions=versions(), quick=quick, figures=figures, curves=curves)
+    run = Results(taken=taken, machine=machine(), versions=versions(), quick=quick, figures=figures, curves=curves)
     into.mkdir(parents=True, exist_ok=True)
     run.save(into / "results.json")
     with_versions = ", ".join(f"{package} {number}" for package, number in run.versions.items())
@@ -103,24 +102,30 @@ def write(sections: list[Section], quick: bool, into: Path, taken: str) -> Resul
     return run
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     parser.add_argument("--into", type=Path, help="the folder to write into")
     parser.add_argument("section", nargs="*", help=f"of {', '.join(SECTIONS)}; all by default")
     given = parser.parse_args()
     if unknown := set(given.section) - set(SECTIONS):
-        parser.error(f"no section {', '.join(sorted(unknown))}")
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     whole = not given.section and not given.quick
     into = given.into or (Path(__file__).parent if whole else ASIDE)
     before = taken()
-    run = write(measured(given.section or list(SECTIONS), given.quick), given.quick, into, before)
+    try:
+        sections = measured(given.section or list(SECTIONS), given.quick)
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written", file=sys.stderr)
+        return 130
+    run = write(sections, given.quick, into, before)
     shown = whole and given.into is None
     plots.draw(run, results_page.PICTURES if shown else into / "pictures")
     if shown:
         results_page.fill(run)
     print(into / "RESULTS.md")
+    return 1 if any(section.failed for section in sections) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

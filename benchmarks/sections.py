@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anatomy
@@ -48,16 +49,30 @@ SECTIONS: dict[str, Callable[[bool], Section]] = {
 }
 
 
+STOPS_S = 20.0  # for a section that is interrupted to stop what it has started
+
+
 def apart(name: str, quick: bool) -> Section:
     """A section by its own process; one that fails says so on the page, and its figures are missing."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "section.json")
         command = [sys.executable, __file__, name, str(output), *(["--quick"] if quick else [])]
-        done = subprocess.run(command, check=False)
-        if done.returncode:
-            return Section(title=name, lines=[f"Could not be measured: its process ended with {done.returncode}."])
+        with subprocess.Popen(command) as process:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:  # which it has got as well
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STOPS_S)
+                process.kill()
+                raise
+        if code:
+            said = [f"Could not be measured: its process ended with {code}, and has said why."]
+            return Section(title=name, failed=True, lines=said)
         return msgspec.json.decode(output.read_bytes(), type=Section)
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(msgspec.json.encode(SECTIONS[sys.argv[1]]("--quick" in sys.argv)))
+    try:
+        Path(sys.argv[2]).write_bytes(msgspec.json.encode(SECTIONS[sys.argv[1]]("--quick" in sys.argv)))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -145,10 +145,11 @@ def _told(section: Section, runs: list[Run], sizes: Sizes) -> None:
     for name in (DEFAULT, DELTA):
         for what, way in ((name, name), (f"the saver alone of {name}", f"{name}, {SAVER}")):
             ratio = statistics.median(one.around(way, at) / one.around(OURS, at) for one in runs)
-            section.note(STEP, f"RAM, times faster than {what}", ratio, "×")
+            section.tell(STEP, f"RAM, times faster than {what}", ratio, "×")
         for floor in (HAND, VALUES):
             ratio = statistics.median(one.around(name, at) / one.around(floor, at) for one in runs)
             section.tell(STEP, f"RAM, {floor}, times faster than {name}", ratio, "×")
+    section.say("")
     for name, taken in run.taken.items():
         points = [(float(mark), run.around(name, mark) * 1e6) for mark in sizes.marks if mark <= len(taken)]
         section.curve("append + checkpoint as steps add up", name, "µs", points)

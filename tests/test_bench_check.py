@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
+CHECK = ROOT / "benchmarks/check.py"
 APPEND = ("append, sync", "disk, of a bare INSERT + commit")
 
 
 def _judge(path: Path) -> tuple[int, dict[str, str]]:
     """How it ended, and the word it had for each line."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks/check.py", path], capture_output=True, text=True, timeout=60, check=False
-    )
-    lines = (line for line in done.stdout.splitlines() if "  " in line)
+    done = subprocess.run([sys.executable, CHECK, path], capture_output=True, text=True, timeout=60, check=False)
     words = ("falls short", "missing", "holds")
-    return done.returncode, {line.rsplit("  ", 1)[-1]: next(w for w in words if line.startswith(w)) for line in lines}
+    found = [(line, word) for line in done.stdout.splitlines() for word in words if line.startswith(word)]
+    return done.returncode, {line.rsplit("  ", 1)[-1]: word for line, word in found}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,9 @@ def promised() -> list[dict[str, Any]]:
 
 
 def _results(path: Path, figures: list[dict[str, Any]], quick: bool = False) -> Path:
-    path.write_text(json.dumps({"machine": "m", "versions": {}, "quick": quick, "figures": figures, "curves": []}))
+    path.write_text(
+        json.dumps({"taken": "now", "machine": "m", "versions": {}, "quick": quick, "figures": figures, "curves": []})
+    )
     return path
 
 
@@ -82,6 +83,13 @@ def test_a_figure_that_is_no_number_is_refused(promised: list[dict[str, Any]], t
 
 def test_a_quick_run_proves_nothing(promised: list[dict[str, Any]], tmp_path: Path) -> None:
     assert _judge(_results(tmp_path / "r.json", promised, quick=True))[0] == 1
+
+
+def test_a_figure_just_above_its_limit_does_not_look_like_it(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    path = _results(tmp_path / "r.json", _with_append(promised, 1.1503))
+    shown = subprocess.run([sys.executable, CHECK, path], capture_output=True, text=True, timeout=60, check=False)
+    (line,) = (line for line in shown.stdout.splitlines() if line.endswith(": ".join(APPEND)))
+    assert line.split()[2:4] == ["1.1503", "×"]
 
 
 def test_without_results_it_says_so_and_fails(tmp_path: Path) -> None:
