@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
+from operator import attrgetter
 from typing import get_args
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from holdfast import codec
 from holdfast.contracts import Query, Reader, Record
@@ -258,34 +259,29 @@ def _vouched(found: Sequence[Record]) -> list[Checkpoint]:
     return read
 
 
+_RARER = ("run_id", "status", "reason", "name", "protected", "description", "expires_at")
+_USUAL = (None, "completed", None, None, False, None, None)
+_rarer = attrgetter(*_RARER)
+
+
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
-    """A checkpoint that was just made, as its reader will see it."""
+    """A plain checkpoint that was just made, as its reader will see it."""
     at = stored.head
-    # Each by name: copying them by a list of names takes more than twice as long.
-    return Checkpoint(
+    # Each by name, since a list of names takes more than twice as long; and few, since each takes its time.
+    seen = Checkpoint(
         id=stored.id,
         agent_id=stored.agent_id,
         session_id=stored.session_id,
-        run_id=stored.run_id,
         kind=stored.kind,
         step=stored.step,
-        status=stored.status,
-        reason=stored.reason,
-        name=stored.name,
-        protected=stored.protected,
-        description=stored.description,
-        metadata=stored.metadata,
-        partial_results=stored.partial_results,
-        tool_calls=stored.tool_calls,
-        extra=stored.extra,
         parent_id=stored.parent_id,
         created_at=stored.created_at,
-        expires_at=stored.expires_at,
-        revision=stored.revision,
         head=None if at is None else Head(branch=at.branch, seq=at.seq, message_id=at.message_id),
         size_bytes=len(record.body),
         checksum=record.digest.hex(),
     )
+    rarer = _rarer(stored)
+    return seen if rarer == _USUAL else replace(seen, **dict(zip(_RARER, rarer, strict=True)))
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:

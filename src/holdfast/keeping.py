@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from operator import is_
 from typing import Any, TypeVar
 
 from msgspec.structs import replace as with_changes
@@ -27,6 +28,7 @@ from holdfast.settling import settle
 
 T = TypeVar("T")
 
+_USUAL = ("completed", None, None, False, None, None, None, None, None, (), ())  # of `rarer` in _plan_create
 _LONGEST_TTL_S = 10_000_000_000  # some three centuries
 
 
@@ -125,30 +127,36 @@ class Keeping(Finding):
         check_kind(kind)
         if name == "":
             raise InvalidInput("a name is not empty; leave it out for a checkpoint without one")
-        drafted, expires = EPOCH, None
-        if ttl is not None:
-            drafted = moment(self._stamps.next())
-            expires = drafted + timedelta(seconds=_check_ttl(ttl))
         draft = StoredCheckpoint(
             id=new_id() if id is None else check_id(id, "checkpoint id"),
             kind=kind,
-            status=status,
             agent_id=agent_id,
             session_id=session_id,
-            run_id=run_id,
             step=step,
-            reason=reason,
-            name=name,
-            protected=protected,
-            description=description,
-            metadata=metadata,
-            partial_results=_listed(partial_results, "partial_results"),
-            tool_calls=_listed(tool_calls, "tool_calls"),
-            extra=extra,
-            parent_id=parent_id,
-            created_at=drafted,
-            expires_at=expires,
+            created_at=EPOCH,
         )
+        lists = partial_results, tool_calls
+        rarer = (status, reason, name, protected, description, metadata, extra, run_id, parent_id, *lists)
+        # A Struct takes longer the more fields it is given, and most checkpoints are given none of these.
+        if not all(map(is_, rarer, _USUAL)):
+            draft = with_changes(
+                draft,
+                status=status,
+                reason=reason,
+                name=name,
+                protected=protected,
+                description=description,
+                metadata=metadata,
+                partial_results=_listed(partial_results, "partial_results"),
+                tool_calls=_listed(tool_calls, "tool_calls"),
+                extra=extra,
+                run_id=run_id,
+                parent_id=parent_id,
+            )
+        if ttl is not None:
+            drafted = moment(self._stamps.next())
+            expires = drafted + timedelta(seconds=_check_ttl(ttl))
+            draft = with_changes(draft, created_at=drafted, expires_at=expires)
         if step is not None and (not isinstance(step, int) or not 0 <= step < 2**63):
             raise InvalidInput(f"step is a whole number from 0, not {step!r}")
         if session_id is None:
