@@ -116,6 +116,8 @@ class GroupCommit:
         self._patience = patience
         self._queue: deque[Request] = deque()
         self._turn = Turn()
+        # Chosen once, since every commit asks.
+        self._take = self._turn.take if patience == math.inf else self._take_or_go_on
         self._submitted = _to_be_signalled()
         self._told: deque[Request] = deque()  # those whose futures the committing thread is to complete
         self._starting = threading.Lock()
@@ -172,14 +174,12 @@ class GroupCommit:
         finally:
             self._pass_on()
 
-    def _take(self, timeout: float) -> bool:
-        """Take the turn, or say False; within a commit of this thread there is none to be had."""
+    def _take_or_go_on(self, timeout: float) -> bool:
+        """Take the turn, or say False; also within a commit of this thread, which then goes without it."""
         try:
             return self._turn.take(timeout)
         except BackendError:
-            if self._patience < math.inf:
-                return False
-            raise
+            return False
 
     def _pass_on(self) -> None:
         """Give the turn back, and tell the next who waits for it."""

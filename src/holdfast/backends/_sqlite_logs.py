@@ -146,10 +146,11 @@ class LogTable:
 
     def insert_values(self, record: Record) -> tuple[Scalar, ...] | None:
         """What `inserting` takes, if the number of the log is known."""
-        log, position = self._known.get(record.key[:-1]), int(record.key[-1])
+        key = record.key
+        log, position = self._known.get(key[:-1]), key[-1]
         if log is None:
             return None
-        if not 0 <= position <= LAST:
+        if type(position) is not int or not 0 <= position <= LAST:
             raise InvalidInput(f"{self.kind.name} count from 1 to {LAST:,}; {position} is none of these numbers")
         return (log << POSITIONS | position, *record.fields, record.digest, record.body, log)
 

@@ -47,28 +47,30 @@ class Strokes:
 
     def of(self, writes: Sequence[Write]) -> Stroke | None:
         """What carries these out; None if they have another shape."""
-        if not 2 <= len(writes) <= 3:
+        count = len(writes)
+        if not 2 <= count <= 3:
             return None
         moved, inserted = writes[0], writes[1]
-        if type(moved) is not Put or moved.over is None or type(inserted) is not Insert:
+        if type(moved) is not Put or type(inserted) is not Insert:
             return None
-        head, message = moved.record, inserted.record
-        if head.kind is not HEADS or message.kind is not MESSAGES:
+        head, over, message = moved.record, moved.over, inserted.record
+        if over is None or head.kind is not HEADS or message.kind is not MESSAGES:
             return None
         said = self._messages.insert_values(message)
         if said is None:
             return None
         size = len(head.body) + len(message.body)
-        values = (*head.key, *head.fields, head.digest, head.body, moved.over, *said)
-        if len(writes) == 2:
+        values = (*head.key, *head.fields, head.digest, head.body, over, *said)
+        if count == 2:
             return (self._append, values) if size <= MAX_BYTES else None
-        if type(writes[2]) is not Insert:
+        keeping = writes[2]
+        if type(keeping) is not Insert:
             return None
-        kept = writes[2].record
+        kept = keeping.record
         if kept.kind is not CHECKPOINTS or size + len(kept.body) > MAX_BYTES:
             return None
-        keeping = self._checkpoints.insert_values(kept)
-        return None if keeping is None else (self._step, (*values, *keeping))
+        more = self._checkpoints.insert_values(kept)
+        return None if more is None else (self._step, values + more)
 
 
 def _names(fields: Sequence[Field]) -> list[str]:

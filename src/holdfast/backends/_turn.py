@@ -46,6 +46,7 @@ class Turn:
     def give_back(self) -> None:
         """Let other threads have it, however often this one has taken it."""
         try:
+            self._lock.release()
             while self._is_here():
                 self._lock.release()
         except RuntimeError:
