@@ -25,6 +25,7 @@ LENGTHS = (100, 1_000, 10_000)
 BEHIND = 700  # appends before those that are timed beside the floors
 PATIENCE_S = 20.0  # after which a peer grows no further
 BARE, HAND = "bare INSERT + commit", "the same statements by hand"
+VALUES = f"{HAND} with values"
 ONE_ROW = "one row, hashed and linked"
 OURS, OURS_AWAITED = "Holdfast", "Holdfast, async"
 LOGS = {BARE: "bare", ONE_ROW: "row", HAND: "hand", OURS: "holdfast"}  # the files whose pages are counted
@@ -77,6 +78,7 @@ def floors_and_ours(at: Path, behind: int) -> Iterator[dict[str, Burst]]:
             BARE: burst(stack.enter_context(floors.bare(at))),
             ONE_ROW: burst(stack.enter_context(closing(OneRow(at / "row.db"))).append),
             HAND: burst(stack.enter_context(closing(ByHand(at / "hand.db"))).append),
+            VALUES: burst(stack.enter_context(closing(ByHand(at / "values.db"))).append_with_values),
             OURS: stack.enter_context(ours(at)),
             OURS_AWAITED: stack.enter_context(ours_awaited(at, runner)),
         }
@@ -97,7 +99,10 @@ def beside_floors(section: Section, place: str, parent: Path, rounds: int, behin
     section.note(AWAITED, f"{place}, of a bare INSERT + commit", taken[OURS_AWAITED].of(bare), "×")
     section.note(SYNC, f"{place}, {ONE_ROW}, of a bare INSERT + commit", taken[ONE_ROW].of(bare), "×")
     section.note(SYNC, f"{place}, {HAND}, of a bare INSERT + commit", hand.of(bare), "×")
-    section.note(AWAITED, f"{place}, {HAND}, not awaited, of a bare INSERT + commit", hand.of(bare), "×")
+    values = taken[VALUES]
+    section.note(SYNC, f"{place}, {VALUES}, of {HAND}", values.of(hand), "×")
+    section.note(SYNC, f"{place}, {VALUES}, of a bare INSERT + commit", values.of(bare), "×")
+    section.note(AWAITED, f"{place}, {VALUES}, not awaited, of a bare INSERT + commit", values.of(bare), "×")
     for name, each in pages.items():
         section.note("pages of the log per append", f"{place}, {name}", each, "")
 

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).with_name("results.json")
 def line(verdict: Verdict) -> str:
     limit = verdict.limit
     bound = f"{'≤' if limit.better == 'smaller' else '≥'} {limit.limit:g}"
-    columns = f"{verdict.word:<11}  {verdict.shown:>12}  {bound:<8}  {verdict.floor_shown:>12}"
+    columns = f"{verdict.word:<12}  {verdict.shown:>12}  {bound:<8}  {verdict.floor_shown:>12}"
     return f"{columns}  {limit.workload}: {limit.name}"
 
 
@@ -33,10 +33,11 @@ def main(path: Path) -> int:
         return 1
     found = verdicts(run.figures)
     print(f"{path.parent.name}/{path.name}. {run.taken} {run.machine}", "", sep="\n")
-    print(f"{'verdict':<11}  {'figure':>12}  {'limit':<8}  {'floor':>12}", *map(line, found), "", FLOORS, sep="\n")
+    print(f"{'verdict':<12}  {'figure':>12}  {'limit':<8}  {'floor':>12}", *map(line, found), "", FLOORS, sep="\n")
     short = [verdict for verdict in found if not verdict.holds]
+    beyond = [verdict for verdict in short if verdict.word == "out of reach"]
     sizes = " (a quick run: its sizes prove nothing)" if run.quick else ""
-    print(f"\n{len(found) - len(short)} of {len(found)} hold{sizes}")
+    print(f"\n{len(found) - len(short)} of {len(found)} hold, {len(beyond)} are out of reach{sizes}")
     return 1 if short or run.quick else 0
 
 

@@ -224,6 +224,11 @@ class ByHand(Conversation):
         self.write(*rows)
         self.con.execute("COMMIT")
 
+    def append_with_values(self) -> Message:
+        rows, placed = self.told(Message.user(TEXT))
+        self.commit(rows)
+        return placed
+
     def step(self) -> None:
         """Append + checkpoint."""
         self.name_checkpoint()

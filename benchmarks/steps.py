@@ -225,7 +225,8 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
             pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
-        section.tell(STEP, f"{place}, {VALUES}, of {BARE}", taken[VALUES].of(taken[BARE]), "×")
+        for floor in (HAND, BARE):
+            section.tell(STEP, f"{place}, {VALUES}, of {floor}", taken[VALUES].of(taken[floor]), "×")
         section.tell(STEP, f"{place}, {OURS}", taken[OURS].median_us, "µs")
         section.tell(STEP, f"{place}, {NUMBERED}, of {OURS}", taken[NUMBERED].of(taken[OURS]), "×")
     for name, each in pages.items():

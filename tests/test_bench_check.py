@@ -16,12 +16,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CHECK = ROOT / "benchmarks/check.py"
 APPEND = ("append, sync", "disk, of a bare INSERT + commit")
+FLOOR = "disk, the same statements by hand with values, of a bare INSERT + commit"
 
 
 def _judge(path: Path) -> tuple[int, dict[str, str]]:
     """How it ended, and the word it had for each line."""
     done = subprocess.run([sys.executable, CHECK, path], capture_output=True, text=True, timeout=60, check=False)
-    words = ("falls short", "missing", "holds")
+    words = ("falls short", "out of reach", "missing", "holds")
     found = [(line, word) for line in done.stdout.splitlines() for word in words if line.startswith(word)]
     return done.returncode, {line.rsplit("  ", 1)[-1]: word for line, word in found}
 
@@ -60,6 +61,17 @@ def test_a_line_above_its_limit_falls_short(promised: list[dict[str, Any]], tmp_
     code, words = _judge(_results(tmp_path / "r.json", _with_append(promised, 1.16)))
     assert code == 1
     assert [line for line, word in words.items() if word == "falls short"] == [": ".join(APPEND)]
+
+
+def test_a_line_whose_floor_misses_its_limit_is_out_of_reach(promised: list[dict[str, Any]], tmp_path: Path) -> None:
+    floor = {"workload": APPEND[0], "name": FLOOR, "unit": "×"}
+    short = _with_append(promised, 1.3)
+    code, words = _judge(_results(tmp_path / "r.json", [*short, {**floor, "value": 1.2}]))
+    assert (code, words[": ".join(APPEND)]) == (1, "out of reach")
+    code, words = _judge(_results(tmp_path / "r.json", [*short, {**floor, "value": 1.1}]))
+    assert (code, words[": ".join(APPEND)]) == (1, "falls short")
+    code, words = _judge(_results(tmp_path / "r.json", [*promised, {**floor, "value": 1.2}]))
+    assert (code, words[": ".join(APPEND)]) == (0, "holds")
 
 
 def test_a_rate_below_its_limit_falls_short(promised: list[dict[str, Any]], tmp_path: Path) -> None:
