@@ -13,7 +13,7 @@ from psycopg import errors as pg
 from holdfast.backends._postgres_connection import Connection
 from holdfast.backends._postgres_search import FORGETTING
 from holdfast.backends._postgres_search import TABLES as SEARCH_TABLES
-from holdfast.backends._sql import POSTGRES, columns, quoted
+from holdfast.backends._sql import POSTGRES, columns, only_known, quoted
 from holdfast.errors import BackendError, MigrationError, NotFound
 from holdfast.kinds import KINDS, Kind
 
@@ -149,7 +149,8 @@ def _creating_kind(schema: str, kind: Kind) -> Iterator[str]:
     keys = ", ".join(["space", *named[: len(kind.key)]])
     yield f"CREATE TABLE {table} ({body}, PRIMARY KEY ({keys})){NARROW if kind.narrow else ''}"
     for index in kind.indexes:
-        yield f"CREATE INDEX {kind.name}_by_{'_'.join(index)} ON {table} ({_indexed(index)})"
+        only = only_known(kind, index, POSTGRES)
+        yield f"CREATE INDEX {kind.name}_by_{'_'.join(index)} ON {table} ({_indexed(index)}){only}"
     if kind.unique:
         yield f"CREATE UNIQUE INDEX {kind.name}_once ON {table} ({_indexed(kind.unique)})"
     yield _comment(schema, kind.name, kind.about)

@@ -118,6 +118,15 @@ def _fixes(query: Query, index: tuple[str, ...]) -> bool:
     return not filtered.isdisjoint(index) and filtered | prefixed >= set(index)
 
 
+def only_known(kind: Kind, index: tuple[str, ...], dialect: Dialect = SQLITE) -> str:
+    """The condition of an index: rows without its last field are no part of it, since whoever uses it asks for a value.
+
+    So no planner can take it for a way to all rows, either.
+    """
+    sorts = {part.name for part in kind.key} | {*kind.orders}
+    return "" if index[-1] in sorts else f" WHERE {quoted(index[-1], dialect)} IS NOT NULL"
+
+
 def order_columns(query: Query, dialect: Dialect = SQLITE) -> list[str]:
     """What a query sorts by."""
     keys = [quoted(part.name, dialect) for part in query.kind.key]

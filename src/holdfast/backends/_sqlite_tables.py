@@ -74,15 +74,11 @@ class PlainTable:
         yield f"CREATE TABLE {self.kind.name} ({body}, PRIMARY KEY (space, {keys})){tail}"
         for index in self.kind.indexes:
             named = ", ".join(f'"{name}"' for name in index)
-            yield f"CREATE INDEX {self._index(index)} ON {self.kind.name} (space, {named}){self._only(index)}"
+            only = _sql.only_known(self.kind, index)
+            yield f"CREATE INDEX {self._index(index)} ON {self.kind.name} (space, {named}){only}"
         if self.kind.unique:
             named = ", ".join(f'"{name}"' for name in self.kind.unique)
             yield f"CREATE UNIQUE INDEX {self.kind.name}_once ON {self.kind.name} (space, {named})"
-
-    def _only(self, index: tuple[str, ...]) -> str:
-        """Rows without the last field are no part of its index: whoever uses one asks for a value."""
-        sorts = {part.name for part in self.kind.key} | {*self.kind.orders}
-        return "" if index[-1] in sorts else f' WHERE "{index[-1]}" IS NOT NULL'
 
     def _index(self, fields: tuple[str, ...]) -> str:
         return f"{self.kind.name}_by_{'_'.join(fields)}"
