@@ -1,4 +1,4 @@
-"""Statements that answer yes or no, sent below the driver's cursors: one trip, one transaction.
+"""Statements that answer yes or no, or write rows or none, sent below the driver's cursors: one trip, one transaction.
 
 A cursor takes a good quarter of the processor time that a commit takes on this side, and many agents lack nothing else.
 """
@@ -51,7 +51,9 @@ class Asking:
         text, values, formats = statements[0]
         pgconn = self._con.pgconn
         pgconn.send_query_prepared(self._prepared[text], values, formats)
-        return [_answer(one) for one in self._con.wait(generators.execute(pgconn))]
+        # What has gone out whole need not be waited for once more.
+        going = generators.execute if pgconn.flush() else generators.fetch_many
+        return [_answer(one) for one in self._con.wait(going(pgconn))]
 
     def _dumped(self, text: str, values: Sequence[Any]) -> Dumped:
         to = self._transformer
@@ -73,7 +75,7 @@ class Asking:
         pgconn.pipeline_sync()
         found = self._con.wait(_up_to_sync(pgconn, len(statements) + len(names)))
         pgconn.exit_pipeline_mode()
-        answers = [_answer(one) for one in found if one.status != ExecStatus.COMMAND_OK]
+        answers = [_answer(one) for one in found if not _is_prepared(one)]
         self._prepared |= names
         return answers
 
@@ -95,7 +97,15 @@ def _up_to_sync(pgconn: PGconn, expected: int) -> PQGen[list[PGresult]]:
     raise psycopg.OperationalError("the server has not said how the transaction ended")
 
 
+def _is_prepared(result: PGresult) -> bool:
+    """Whether it only says that a statement was prepared."""
+    return result.status == ExecStatus.COMMAND_OK and result.command_tuples is None
+
+
 def _answer(result: PGresult) -> bool:
+    """What a statement has answered, or whether it has written a row."""
+    if result.status == ExecStatus.COMMAND_OK:
+        return bool(result.command_tuples)
     if result.status != ExecStatus.TUPLES_OK:
         raise error_from_result(result)
     return result.get_value(0, 0) == b"t"

@@ -61,10 +61,6 @@ DENIED = re.compile(
 )
 
 
-class Late(Exception):
-    """The deadline has passed while the server was at work."""
-
-
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose every wait ends at the deadline: with QueryCanceled, or closed if nothing is heard."""
 
@@ -88,35 +84,38 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     def wait(self, gen: Generator[Any, Any, R], interval: float = LOOK_S, timeout: float | None = None) -> R:
         until = deadline(self.limit_s)
-        interval = min(interval, max(0.001, until - time.monotonic()))
         try:
-            return super().wait(_up_to(gen, until), interval=interval, timeout=timeout)
-        except Late:
+            return self._wait_until(until, gen, interval, timeout)
+        except psycopg.OperationalError:
+            if not self._is_late(until):
+                raise
             return self._cancelled(gen)
+
+    def _wait_until(
+        self, until: float, gen: Generator[Any, Any, R], interval: float = LOOK_S, timeout: float | None = None
+    ) -> R:
+        left = max(0.001, until - time.monotonic())
+        if timeout is not None and timeout < left:
+            left = timeout
+        return super().wait(gen, interval, left)
+
+    def _is_late(self, until: float) -> bool:
+        """Whether a wait has failed by its deadline: the driver's error of that has no public name."""
+        at_work = not self.closed and self.pgconn.transaction_status == TransactionStatus.ACTIVE
+        return at_work and time.monotonic() >= until
 
     def _cancelled(self, gen: Generator[Any, Any, R]) -> R:
         """The answer after all, if it was on its way; else the server's word that it has stopped."""
         with contextlib.suppress(psycopg.Error):  # one that cannot be cancelled is heard of no more, below
             self.cancel_safe(timeout=GRACE_S)
+        until = time.monotonic() + GRACE_S
         try:
-            return super().wait(_up_to(gen, time.monotonic() + GRACE_S))
-        except Late:
+            return self._wait_until(until, gen)
+        except psycopg.OperationalError:
+            if not self._is_late(until):
+                raise
             self.close()
             raise psycopg.OperationalError("the server has stopped answering") from None
-
-
-def _up_to(gen: Generator[Any, Any, R], until: float) -> Generator[Any, Any, R]:
-    """The same steps, until it is too late; those behind can still be taken by another."""
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() >= until:
-                raise Late
-            wanted = gen.send(ready)
-    except StopIteration as end:
-        answer: R = end.value
-        return answer
 
 
 def connect(conninfo: str, *, limit_s: float, prepare: bool) -> Connection:
@@ -183,10 +182,12 @@ def _check_encoding(con: Connection) -> None:
 
 def rest(con: Connection) -> bool:
     """Make a connection ready for its next use; False if it has none."""
-    if con.closed or con.pgconn.pipeline_status != PipelineStatus.OFF:
+    if con.pgconn.pipeline_status != PipelineStatus.OFF:
         return False
     if is_idle(con):
         return True
+    if con.closed:
+        return False
     try:
         # Not by a cursor: behind a ROLLBACK of its own the driver has the server forget all that is prepared.
         con.pgconn.send_query(b"ROLLBACK")

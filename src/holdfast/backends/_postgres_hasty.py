@@ -1,4 +1,4 @@
-"""The commit of an append as one statement that never waits for a row: where another holds it, the answer is no.
+"""The commit of an append as one statement that waits for no row, or alone for a moment: then the answer is no.
 
 It does the same as the statement that `_postgres_writes` makes for any commit, but for this one shape, and costs less.
 """
@@ -12,13 +12,14 @@ from typing import Any
 from holdfast.backends._postgres_writes import CAST, Writer
 from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Statement
-from holdfast.contracts import Insert, Put, Write
+from holdfast.contracts import Insert, Put, Record, Write
 from holdfast.kinds import KINDS, Kind
 
 MOST_WRITES = 50
 MOST_BYTES = 64 * 1024  # more than that keeps the neighbours of a shared trip waiting
-# A key that another is just inserting is waited for, but not for long.
-_LOCK = "SELECT set_config('lock_timeout', '200ms', true) <> '' FROM"
+# A key that another is just inserting is waited for, but not for long; by one who goes alone the row is, too.
+_WAITING = "set_config('lock_timeout', '{0}', true) <> ''"
+_TOGETHER, _ALONE = _WAITING.format("200ms"), _WAITING.format("20ms")
 _BY_NAME = {kind.name: kind for kind in KINDS}
 
 Shape = tuple[tuple[str, bool], ...]
@@ -43,40 +44,43 @@ class HastyWriter:
         self._writer = writer
         self._text = lru_cache(maxsize=100)(self._made)
 
-    def statement(self, writes: Sequence[Write]) -> Statement:
-        """What carries out a commit that `is_append`, and answers whether it did."""
+    def statement(self, writes: Sequence[Write], *, alone: bool) -> Statement:
+        """What carries out a commit that `is_append`, and writes no row if it does not fit."""
         values: list[Any] = []
         replaced = ""
-        rows: dict[str, list[tuple[Any, ...]]] = {}
+        inserted: dict[str, list[Record]] = {}
         for write in writes:
             assert isinstance(write, Insert | Put)
             record = write.record
             if type(write) is Put:
                 place = (*record.key, write.over)
-                values = [*record.fields, record.digest, record.body, *place, *place]
+                values = [*record.fields, record.digest, record.body, *place, *(() if alone else place)]
                 replaced = record.kind.name
             else:
-                row = (*record.key, *record.fields, record.digest, record.body)
-                rows.setdefault(record.kind.name, []).append(row)
-        for some in rows.values():
-            values += some[0] if len(some) == 1 else map(list, zip(*some, strict=True))
-        return self._text(replaced, tuple([(name, len(some) > 1) for name, some in rows.items()])), values
+                inserted.setdefault(record.kind.name, []).append(record)
+        for first, *others in inserted.values():
+            values += map(list, zip(*map(_row, (first, *others)), strict=True)) if others else _row(first)
+        return self._text(replaced, tuple([(name, len(some) > 1) for name, some in inserted.items()]), alone), values
 
-    def _made(self, replaced: str, inserted: Shape) -> str:
+    def _made(self, replaced: str, inserted: Shape, alone: bool) -> str:
         kind = _BY_NAME[replaced]
-        steps = [f"w AS ({self._replacing(kind)})"]
-        steps += [f"w{n} AS ({self._inserting(_BY_NAME[name], many)})" for n, (name, many) in enumerate(inserted)]
-        return f"WITH {', '.join(steps)} SELECT EXISTS (SELECT FROM w){self._writer.ending}"
+        replacing = self._replacing(kind, alone)
+        *before, last = [replacing, *(self._inserting(_BY_NAME[name], many) for name, many in inserted)]
+        if not before:
+            return last
+        # The last stands by itself: how many rows it has written is an answer that takes the server no row to give.
+        steps = [f"w AS ({replacing} RETURNING 1)", *(f"w{n} AS ({text})" for n, text in enumerate(before[1:]))]
+        return f"WITH {', '.join(steps)} {last}"
 
-    def _replacing(self, kind: Kind) -> str:
+    def _replacing(self, kind: Kind, alone: bool) -> str:
         named, table, depth = columns(kind, POSTGRES), self._writer.table(kind), len(kind.key)
         setting = zip([*named[depth:], "digest", "body"], _types(kind)[depth:], strict=True)
         same = zip([*named[:depth], "digest"], [*_types(kind)[:depth], "bytea"], strict=True)
         place = " AND ".join([f"space = {self._writer.space}", *(f"{name} = %s::{type}" for name, type in same)])
-        return (
-            f"UPDATE {table} SET {', '.join(f'{name} = %s::{type}' for name, type in setting)}"
-            f" WHERE {place} AND ({_LOCK} {table} WHERE {place} FOR UPDATE SKIP LOCKED) RETURNING 1"
-        )
+        free = _ALONE if alone else f"(SELECT {_TOGETHER} FROM {table} WHERE {place} FOR UPDATE SKIP LOCKED)"
+        sets = ", ".join(f"{name} = %s::{type}" for name, type in setting)
+        durable = f"({self._writer.durably}) IS DISTINCT FROM ''"  # always so
+        return f"UPDATE {table} SET {sets} WHERE {place} AND {free} AND {durable}"
 
     def _inserting(self, kind: Kind, many: bool) -> str:
         named = ", ".join(["space", *columns(kind, POSTGRES), "digest", "body"])
@@ -85,6 +89,10 @@ class HastyWriter:
         else:
             given = f"{', '.join(f'%s::{type}' for type in _types(kind))} FROM w"
         return f"INSERT INTO {self._writer.table(kind)} ({named}) SELECT {self._writer.space}, {given}"
+
+
+def _row(record: Record) -> tuple[Any, ...]:
+    return (*record.key, *record.fields, record.digest, record.body)
 
 
 def _types(kind: Kind) -> list[str]:

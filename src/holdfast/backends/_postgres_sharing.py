@@ -16,7 +16,7 @@ from holdfast.backends._group import GroupCommit, Request, expired
 from holdfast.backends._insist import Commit, Outcome, Tries
 from holdfast.backends._postgres_hasty import is_append
 from holdfast.contracts import Planned, Rebase, Write
-from holdfast.deadlines import within
+from holdfast.deadlines import deadline, within
 from holdfast.errors import ConnectionFailed, HoldfastError
 
 PATIENCE_S = 0.5  # for a trip, after which the next begins beside it: its connection may have gone silent
@@ -45,9 +45,17 @@ class FirstTries:
 
     def __init__(self, trip: Trip, tries: Tries, timeout: float) -> None:
         self._trip = trip
+        self._timeout = timeout
         self._tries = tries
         self._group = GroupCommit(self._alone, self._together, timeout, PATIENCE_S)
         self._followers = ThreadPoolExecutor(FOLLOWERS, "holdfast-commit")
+
+    def commit(self, writes: Sequence[Write], rebase: Rebase | None) -> Sequence[Write]:
+        """Carry out a commit to its end, the first try with those of others that wait at the same time."""
+        try:
+            return self._group.commit(writes, None)
+        except (Refused, HoldfastError) as failure:
+            return Commit(_Tried(self._tries, failure), writes, rebase).carry_out(deadline(self._timeout))
 
     def write(self, writes: Sequence[Write]) -> Outcome:
         """Try a commit, with those of others that wait at the same time."""

@@ -25,8 +25,11 @@ _TELL = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHAN
 
 def tell(con: Connection, space: int, commits: Sequence[Sequence[Write]]) -> None:
     """Let others know of the events that these commits have added; whoever is not told finds out by looking."""
-    writes = (one for writes in commits for one in writes if type(one) is Insert)
-    owners = {str(one.record.key[0]) for one in writes if one.record.kind is EVENTS}
+    owners: set[str] = set()
+    for writes in commits:
+        for one in writes:
+            if type(one) is Insert and one.record.kind is EVENTS:
+                owners.add(str(one.record.key[0]))
     if owners:
         names = sorted(name_of(space, owner) for owner in owners)
         with suppress(psycopg.Error):

@@ -40,10 +40,10 @@ class Part(Struct, frozen=True):
 class Writer:
     """Makes the statements of one namespace."""
 
-    def __init__(self, schema: str, space: int, ending: str) -> None:
+    def __init__(self, schema: str, space: int, durably: str) -> None:
         self._schema = schema
         self.space = space
-        self.ending = ending
+        self.durably = durably
         self._text = lru_cache(maxsize=500)(self._made)
 
     def statements(self, writes: Sequence[Write], absent: Iterable[tuple[Kind, Key]] = ()) -> list[Statement]:
@@ -95,7 +95,7 @@ class Writer:
             if text:
                 writing.append(f"w{i} AS ({text})")
         steps = ", ".join([*given, *checks, *writing])
-        return f"WITH {steps} SELECT {fits or 'true'}{self.ending}" if steps else f"SELECT true{self.ending}"
+        return f"{f'WITH {steps} ' if steps else ''}SELECT {fits or 'true'}, {self.durably}"
 
     def _checks(self, shape: tuple[Part, ...]) -> tuple[list[str], str]:
         """What looks whether the conditions hold, and the expression that says so; none where there are none."""

@@ -35,7 +35,7 @@ from holdfast.backends._sql import POSTGRES, columns
 from holdfast.backends._sql_reading import Rows, SqlReader, Statement, Tables, Values
 from holdfast.backends._sql_server import Left, Place, SqlServerStore
 from holdfast.backends._waking import Waking
-from holdfast.contracts import Inspection, Key, Planned, Write
+from holdfast.contracts import Inspection, Key, Planned, Rebase, Write
 from holdfast.deadlines import DEFAULT_TIMEOUT_S
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.kinds import Kind
@@ -44,10 +44,10 @@ Durability = Literal["full", "normal"]
 POOL_SIZE = 10
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 # What is said in the commit itself holds for it alone: a server set to forget is told not to, or to do so.
-ENDINGS: dict[Durability, str] = {
-    "full": ", CASE current_setting('synchronous_commit') WHEN 'off'"
+DURABLY: dict[Durability, str] = {
+    "full": "CASE current_setting('synchronous_commit') WHEN 'off'"
     " THEN set_config('synchronous_commit', 'on', true) END",
-    "normal": ", set_config('synchronous_commit', 'off', true)",
+    "normal": "set_config('synchronous_commit', 'off', true)",
 }
 
 
@@ -116,7 +116,7 @@ class PostgresStore(SqlServerStore[Connection]):
             pool.close()
             raise
         self._tables = PostgresTables(POSTGRES, self.space, lambda name: f"{schema}.{name}")
-        self._writer = Writer(schema, self.space, ENDINGS[durability])
+        self._writer = Writer(schema, self.space, DURABLY[durability])
         self._hasty = HastyWriter(self._writer)
         self._first_tries = FirstTries(self._trip, self, timeout)
         self.text = PostgresSearch(self, schema, read_only=read_only)
@@ -128,24 +128,31 @@ class PostgresStore(SqlServerStore[Connection]):
     def _reader(self, con: Connection, *, locking: bool) -> PostgresReader:
         return PostgresReader(con, self._tables, locking=locking)
 
+    def commit(self, writes: Sequence[Write] | None, rebase: Rebase | None = None) -> Sequence[Write]:
+        # One who holds a connection waits for nobody who may be waiting for one.
+        if writes is None or self._pool.lends_to_me() or not is_append(writes):
+            return super().commit(writes, rebase)
+        self._opened.to_write()
+        return self._first_tries.commit(writes, rebase)
+
     def submit(self, plans: Sequence[Planned]) -> list[Future[Sequence[Write]]]:
         """Like `commit` for each, in one trip with whatever else is queued."""
         self._opened.to_write()
         return self._first_tries.submit(plans)
 
     def write(self, writes: Sequence[Write]) -> Outcome:
-        # One who holds a connection waits for nobody who may be waiting for one.
         if self._pool.lends_to_me() or not is_append(writes):
             return super().write(writes)
         return self._first_tries.write(writes)
 
     def _trip(self, commits: Sequence[Sequence[Write]]) -> list[Outcome]:
-        statements = [self._hasty.statement(writes) for writes in commits]
+        alone = len(commits) == 1
+        statements = [self._hasty.statement(writes, alone=alone) for writes in commits]
         with self.connection("unknown") as con:
             try:
                 fitted = con.ask(statements)
             except (pg.UniqueViolation, pg.LockNotAvailable) as refusal:
-                if len(commits) > 1:
+                if not alone:
                     raise
                 return ["taken" if isinstance(refusal, pg.UniqueViolation) else "moved"]
             con.confirm()
