@@ -43,7 +43,7 @@ def opened(path: Path, **options: object) -> Holdfast:
 
 
 class CountingFile(apsw.VFSFile):
-    """A file that counts how often it is synced."""
+    """A file that counts how often it is synced, and takes its time for that as a disk does."""
 
     syncs = 0
 
@@ -52,6 +52,7 @@ class CountingFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:
         CountingFile.syncs += 1
+        time.sleep(0.0001)
         super().xSync(flags)
 
 
@@ -89,6 +90,18 @@ def test_an_append_with_a_checkpoint_syncs_once(counted: Holdfast) -> None:
     for number in range(50):
         counted.checkpoints.create(session_id=session, messages=[Message.user(str(number))], step=number)
     assert CountingFile.syncs == 50
+
+
+def test_the_log_stays_short_where_a_sync_takes_no_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = []
+    for nothing_s in (3600.0, 0.0):
+        monkeypatch.setattr(_sqlite_log, "_NOTHING_S", nothing_s)
+        with opened(path) as hf:
+            session = hf.sessions.create().id
+            for number in range(300):
+                hf.sessions.append(session, Message.user(str(number)))
+            lengths.append(path.with_name(f"{path.name}-wal").stat().st_size // 4096)
+    assert lengths[0] < 200 < 800 < lengths[1]
 
 
 def test_agents_that_append_at_the_same_time_share_syncs(counted: Holdfast) -> None:
