@@ -141,7 +141,7 @@ class Embeddings(Noun):
                 self._nearest.search(space, looked_for, limit, wanted)
                 for space in self._fitting(model, len(looked_for))
             ]
-        best = islice(merge(*found, key=Scored.order), limit)
+        best = found[0] if len(found) == 1 else islice(merge(*found, key=Scored.order), limit)
         return [Neighbour(embedding=records.view(one.stored), score=one.score) for one in best]
 
     def warm(self, model: str | None = None, *, timeout: float | None = None) -> int:

@@ -23,7 +23,8 @@ Rows: TypeAlias = NDArray[np.int64]
 _FIRST_ROWS = 64
 _BLOCK = 4096
 _FEW = 0.2
-CANDIDATES = 4
+CANDIDATES = 3
+_SORTED = 100  # rows at most that are sorted at once, without a look for the highest
 _ROUNDING = 2.0**-23
 
 
@@ -212,15 +213,16 @@ class NumpyVectors:
 
     def _best(self, rows: Rows, unit: Doubles, limit: int) -> list[Near]:
         scores = self._cosines(rows, unit)
-        keep = _top(scores, limit, np.float32(0))
-        rows, scores = rows[keep], scores[keep]
+        if len(rows) > _SORTED:
+            keep = _top(scores, limit, np.float32(0))
+            rows, scores = rows[keep], scores[keep]
         ids = map(self._ids.__getitem__, rows.tolist())
         best = sorted(zip((-scores).tolist(), ids, strict=True))[:limit]
         return [Near(id=id, score=-negated) for negated, id in best]
 
     def _cosines(self, rows: Rows, unit: Doubles) -> Floats:
         if len(rows) <= _BLOCK:
-            return cosines(self._units[rows], self._lengths[rows], unit)
+            return cosines(self._units.take(rows, axis=0), self._lengths.take(rows), unit)
         blocks = (rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK))
         return np.concatenate([cosines(self._units[some], self._lengths[some], unit) for some in blocks])
 
@@ -228,7 +230,7 @@ class NumpyVectors:
 def unit_of(vector: Floats) -> Doubles:
     """The vector at length 1, in float64: squares of large or tiny float32 values do not fit into float32."""
     wide = vector.astype(np.float64)
-    length = math.sqrt(np.einsum("i,i->", wide, wide))
+    length = math.sqrt(np.vecdot(wide, wide))
     return wide / length if length > 0 else wide
 
 
@@ -251,8 +253,8 @@ def lengths_of(units: Floats) -> Doubles:
 def cosines(units: Floats, lengths: Doubles, unit: Doubles) -> Floats:
     """Cosines as float32 values."""
     # For so few, a product by BLAS would wake threads that then spin.
-    products: Doubles = np.einsum("ij,j->i", units.astype(np.float64), unit)
-    return np.clip(products / lengths, -1, 1).astype(np.float32)
+    products: Doubles = np.vecdot(units.astype(np.float64), unit)
+    return (products / lengths).clip(-1, 1).astype(np.float32)
 
 
 def _top(scores: Floats, limit: int, margin: np.float32) -> Rows:

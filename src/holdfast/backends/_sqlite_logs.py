@@ -140,6 +140,10 @@ class LogTable:
         found = self._select_log(con, Query(kind=self.kind, prefix=key[:-1], low=int(key[-1]), high=int(key[-1])))
         return next(found, None)
 
+    def is_one_look(self, keys: Sequence[Key]) -> bool:
+        """Whether no more than one record is looked up."""
+        return len(keys) == 1
+
     def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
         """What stands at each of these keys."""
         return [self.get(con, key) for key in keys]

@@ -88,6 +88,10 @@ class PlainTable:
         found = finder.fetch(con, finder.select + self._with_key, (self._space, *key), key)
         return found[0] if found else None
 
+    def is_one_look(self, keys: Sequence[Key]) -> bool:
+        """Whether these are looked up by one statement, which sees them as of one instant."""
+        return len(keys) == 1 or (self._depth == 1 and len(keys) <= _MOST_KEYS)
+
     def get_all(self, con: Runs, keys: Sequence[Key]) -> list[Record | None]:
         """What stands at each of these keys; many of one part each are looked up by few statements."""
         if self._depth > 1 or len(keys) == 1:

@@ -148,7 +148,7 @@ class SqliteStore:
 
     def get(self, kind: Kind, keys: Sequence[Key]) -> list[Record | None]:
         with self.reading() as reader:
-            return reader.get(kind, keys) if len(keys) == 1 else reader.get_at_once(kind, keys)
+            return reader.get_at_once(kind, keys)
 
     def scan(self, query: Query) -> Iterator[Record]:
         return in_pages(query, self._page)
