@@ -25,7 +25,7 @@ from graphs import Graph
 from many_agents import AGENTS, HEADING, Round, at_once, taken
 from many_agents import ours as ours_at_once
 from peers import Alchemy
-from rounds import TEXT, awaited, burst, folder, interleaved
+from rounds import TEXT, Taken, awaited, burst, folder, interleaved
 from servers import FOLDER, Server, postgres
 
 import holdfast
@@ -94,25 +94,34 @@ def alchemy(url: str, sessions: int) -> Alchemy:
 
 
 def appends(section: Section, url: str, rounds: int) -> None:
-    with asyncio.Runner() as runner, psycopg.connect(url, autocommit=True) as con, holdfast.open(url) as hf:
+    """One append beside the floors, and then beside the peer; every way has a connection of its own."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
+        bare, hand = (stack.enter_context(psycopg.connect(url, autocommit=True)) for _ in range(2))
+        hf = stack.enter_context(holdfast.open(url))
         session = hf.sessions.create(title="bench").id
+        ways = {
+            BARE: burst(lambda: bare.execute(processes.INSERT, (processes.BODY,), prepare=True)),
+            OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT))),
+        }
+        found = interleaved(ways | {HAND: burst(ByHand(hand).append)}, rounds)
         peer = alchemy(url, 1)
         runner.run(peer.open())
-        ways = {
-            BARE: burst(lambda: con.execute(processes.INSERT, (processes.BODY,), prepare=True)),
-            HAND: burst(ByHand(con).append),
-            OURS: burst(lambda: hf.sessions.append(session, Message.user(TEXT))),
-            ALCHEMY: awaited(runner, partial(peer.append, 0)),
-        }
-        found = interleaved(ways, rounds)
+        beside = interleaved(ways | {ALCHEMY: awaited(runner, partial(peer.append, 0))}, rounds)
         runner.run(peer.close())
-    rows = []
-    for name, way in found.items():
-        section.note(f"{WORKLOAD}, one append", name, way.median_us, "µs")
-        rows.append([name, f"{way.median_us:,.0f}", f"{way.p99_us:,.0f}", f"{way.of(found[BARE]):.2f} ×"])
     section.note(WORKLOAD, f"append, of {BARE}", found[OURS].of(found[BARE]), "×")
     section.note(WORKLOAD, f"append, {HAND}, of {BARE}", found[HAND].of(found[BARE]), "×")
-    section.say("### One append", "", *table(["way", "median µs", "p99 µs", f"of {BARE}"], rows))
+    section.note(WORKLOAD, f"append beside a peer, of {BARE}", beside[OURS].of(beside[BARE]), "×")
+    section.note(WORKLOAD, f"append beside a peer, {ALCHEMY}, of {BARE}", beside[ALCHEMY].of(beside[BARE]), "×")
+    _told(section, "beside the floors", found)
+    _told(section, "beside a peer", beside)
+
+
+def _told(section: Section, where: str, found: dict[str, Taken]) -> None:
+    rows = []
+    for name, way in found.items():
+        section.note(f"{WORKLOAD}, one append {where}", name, way.median_us, "µs")
+        rows.append([name, f"{way.median_us:,.0f}", f"{way.p99_us:,.0f}", f"{way.of(found[BARE]):.2f} ×"])
+    section.say(f"### One append, {where}", "", *table(["way", "median µs", "p99 µs", f"of {BARE}"], rows))
 
 
 @contextmanager

@@ -221,8 +221,9 @@ def beside_floors(section: Section, sizes: Sizes) -> None:
     for place, parent in (("RAM", RAM), ("disk", DISK)):
         with folder(parent) as at, floors_and_ours(at, sizes.copying) as ways:
             taken = interleaved(ways, sizes.rounds)
-            files = {OURS: "ours", NUMBERED: "numbered", HAND: "hand", BARE: "bare"}
-            pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
+            if parent is DISK:
+                files = {OURS: "ours", NUMBERED: "numbered", HAND: "hand", BARE: "bare"}
+                pages = {name: per_call(at / f"{file}.db", partial(ways[name], 1)) for name, file in files.items()}
         for floor in (HAND, BARE):
             section.tell(STEP, f"{place}, of {floor}", taken[OURS].of(taken[floor]), "×")
         for floor in (HAND, BARE):

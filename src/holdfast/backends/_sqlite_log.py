@@ -16,7 +16,7 @@ import apsw
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 # Pages after which SQLite writes the log back. A short one stays in the processor's cache, but is synced more often.
-_SHORT, _LONG = 128, 1000
+_SHORT, _LONG = 256, 1000
 _NOTHING_S = 5e-6  # what a sync takes on a RAM disk
 _CERTAIN = 3  # syncs in a row that take longer than that, as one may wherever another process comes in between
 
