@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
-from operator import attrgetter
 from typing import get_args
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from holdfast import codec
 from holdfast.contracts import Query, Reader, Record
@@ -156,7 +155,7 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
     else:
         body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
     fields = (stored.id, stored.step, stored.at)
-    return Record(CHECKPOINTS, (stored.owner, stored.number), body, codec.digest(body), fields)
+    return Record(CHECKPOINTS, (stored.owner, stored.number), body, sha256(body).digest(), fields)
 
 
 _LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar
@@ -259,16 +258,11 @@ def _vouched(found: Sequence[Record]) -> list[Checkpoint]:
     return read
 
 
-_RARER = ("run_id", "status", "reason", "name", "protected", "description", "expires_at")
-_USUAL = (None, "completed", None, None, False, None, None)
-_rarer = attrgetter(*_RARER)
-
-
 def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
-    """A plain checkpoint that was just made, as its reader will see it."""
+    """A usual checkpoint that was just made, as its reader will see it."""
     at = stored.head
     # Each by name, since a list of names takes more than twice as long; and few, since each takes its time.
-    seen = Checkpoint(
+    return Checkpoint(
         id=stored.id,
         agent_id=stored.agent_id,
         session_id=stored.session_id,
@@ -280,8 +274,6 @@ def shown(stored: StoredCheckpoint, record: Record) -> Checkpoint:
         size_bytes=len(record.body),
         checksum=record.digest.hex(),
     )
-    rarer = _rarer(stored)
-    return seen if rarer == _USUAL else replace(seen, **dict(zip(_RARER, rarer, strict=True)))
 
 
 def _damaged(record: Record, what: str) -> Checkpoint:

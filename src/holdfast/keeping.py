@@ -138,7 +138,8 @@ class Keeping(Finding):
         lists = partial_results, tool_calls
         rarer = (status, reason, name, protected, description, metadata, extra, run_id, parent_id, *lists)
         # A Struct takes longer the more fields it is given, and most checkpoints are given none of these.
-        if not all(map(is_, rarer, _USUAL)):
+        usual = all(map(is_, rarer, _USUAL))
+        if not usual:
             draft = with_changes(
                 draft,
                 status=status,
@@ -157,17 +158,20 @@ class Keeping(Finding):
             drafted = moment(self._stamps.next())
             expires = drafted + timedelta(seconds=_check_ttl(ttl))
             draft = with_changes(draft, created_at=drafted, expires_at=expires)
-        if step is not None and (not isinstance(step, int) or not 0 <= step < 2**63):
-            raise InvalidInput(f"step is a whole number from 0, not {step!r}")
+            usual = False
+        if step is not None:
+            if not isinstance(step, int) or not 0 <= step < 2**63:
+                raise InvalidInput(f"step is a whole number from 0, not {step!r}")
+            usual = usual and type(step) is int
         if session_id is None:
             if messages:
                 raise InvalidInput("messages are appended to a session; name its session_id")
             return Blocking(None, partial(self._of_agent, check_id(agent_id, "agent id"), draft))
         if type(session_id) is not str or session_id not in self._ground.heads:
             check_id(session_id, "session id")
-        if _has_json(draft):
+        if not usual and _has_json(draft):
             return Blocking(None, partial(self._of_session, session_id, draft, messages, replace))
-        return keep(self._ground, session_id, draft, appends.say(_listed(messages, "messages")), replace)
+        return keep(self._ground, session_id, draft, appends.say(_listed(messages, "messages")), replace, usual)
 
     def _of_session(
         self,
@@ -178,7 +182,7 @@ class Keeping(Finding):
     ) -> Checkpoint:
         _check_json(draft)
         said = appends.say(_listed(messages, "messages"))
-        return keep(self._ground, session_id, draft, said, overwrite).carry_out(self._store)
+        return keep(self._ground, session_id, draft, said, overwrite, False).carry_out(self._store)
 
     def _of_agent(self, agent_id: str, draft: StoredCheckpoint) -> Checkpoint:
         _check_json(draft)

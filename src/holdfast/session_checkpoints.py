@@ -20,11 +20,11 @@ from holdfast.nouns import Ground
 
 
 class Made(Struct, frozen=True, gc=False):
-    """A checkpoint and the head it leaves; as it will read back, where that is known."""
+    """A checkpoint and the head it leaves; as its reader will see it, where that is known beforehand."""
 
-    stored: StoredCheckpoint | None
     record: Record
     seen: Seen
+    shown: Checkpoint | None = None
 
 
 class Keep(Plan[Checkpoint]):
@@ -41,14 +41,14 @@ class Keep(Plan[Checkpoint]):
         draft, seen = self.draft, history.must_see(reader, self.session_id)
         rivals = _rivals(reader, seen.pointer, draft)
         if rivals and not (self.overwrite and all(one.key[0] == seen.pointer.uid for one in rivals)):
-            self.made = Made(None, self._repeated(reader, seen, rivals[0]), seen)
+            self.made = Made(self._repeated(reader, seen, rivals[0]), seen)
             return []
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = self.ground.stamps.next()
+        at = self.ground.stamps.next(seen.pointer.updated_at)
         pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
         seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, at)
         record = session_checkpoint(draft, seen.pointer, at, parent_id)
-        self.made = Made(None, record, seen)
+        self.made = Made(record, seen)
         gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
         return [*writes, *gone, Insert(record)]
 
@@ -72,7 +72,7 @@ class Keep(Plan[Checkpoint]):
         made = self.made
         assert made is not None
         self.ground.remember(made.seen)
-        return records.view(made.record) if made.stored is None else records.shown(made.stored, made.record)
+        return made.shown or records.view(made.record)
 
 
 class KeepMoving(Keep):
@@ -86,11 +86,12 @@ class KeepMoving(Keep):
 
 
 def keep(
-    ground: Ground, session_id: str, draft: StoredCheckpoint, said: list[appends.Said], overwrite: bool
+    ground: Ground, session_id: str, draft: StoredCheckpoint, said: list[appends.Said], overwrite: bool, usual: bool
 ) -> Plan[Checkpoint]:
     """The plan of a checkpoint, with hopeful writes where the session was seen; the commit finds out if it has moved.
 
-    Whoever makes a checkpoint moves the head, so that no other of this step can have come since.
+    Whoever makes a checkpoint moves the head, so that no other of this step can have come since. A `usual` draft says
+    nothing but where it belongs.
     """
     if ground.has_blobs(said):
         return KeepMoving(None, ground, session_id, draft, said, overwrite, None)
@@ -98,20 +99,21 @@ def keep(
     if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):
         return Keep(None, ground, session_id, draft, said, overwrite, None)
     parent_id = draft.parent_id or seen.pointer.checkpoint_id
-    at = ground.stamps.next()
+    at = ground.stamps.next(seen.pointer.updated_at)
     pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
     seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
     stored = _standing(draft, seen.pointer, at, parent_id)
-    plain = records.is_plain(stored)
-    record = records.checkpoint_record(stored, plain=plain)
+    record = records.checkpoint_record(stored, plain=usual or records.is_plain(stored))
     writes.append(Insert(record))
-    return Keep(writes, ground, session_id, draft, said, overwrite, Made(stored if plain else None, record, seen))
+    # Shown now, since behind the wait for a disk the same takes longer.
+    made = Made(record, seen, records.shown(stored, record) if usual else None)
+    return Keep(writes, ground, session_id, draft, said, overwrite, made)
 
 
 def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
     """The head with what was said at this time behind it, and the writes for both."""
     if said:
-        appended = appends.settle(reader, seen, said, None, True, _later(seen, at))
+        appended = appends.settle(reader, seen, said, None, True, at)
         if appended.writes:
             return appended.seen, appended.writes
     return _behind(seen, [], at)
@@ -120,15 +122,10 @@ def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tu
 def _behind(seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
     """The same where nothing of it can be there already."""
     if said:
-        appended = appends.extend(seen, said, _later(seen, at))
+        appended = appends.extend(seen, said, at)
         return appended.seen, appended.writes
     head = history.pointer_record(seen.pointer, seen.later)
     return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
-
-
-def _later(seen: Seen, at: int) -> int:
-    """This time, or where another's clock was ahead of it, a moment after the session's last change."""
-    return max(at, seen.pointer.updated_at + 1)
 
 
 def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> Record:

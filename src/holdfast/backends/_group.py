@@ -25,6 +25,7 @@ MAX_BATCH = 256
 JUST_DONE_S = 0.0005  # as long as it takes to give the turn back after an answer
 
 Commit = Callable[[Sequence[Write] | None, Rebase | None], Sequence[Write]]
+P = TypeVar("P")
 R = TypeVar("R")
 
 
@@ -149,7 +150,7 @@ class GroupCommit:
             raise request.error
         return request.result
 
-    def at_once(self, carry_out: Callable[[], R | None]) -> R | None:
+    def at_once(self, carry_out: Callable[[P], R | None], plans: P) -> R | None:
         """What this gives, on this thread and in its turn; None if others wait for the turn, or if it gives that."""
         if self._queue or not self._take(JUST_DONE_S):
             return None
@@ -157,7 +158,7 @@ class GroupCommit:
             with self._turn.in_use:
                 if self._ended:
                     raise closed()
-                return carry_out()
+                return carry_out(plans)
         finally:
             self._pass_on()
 

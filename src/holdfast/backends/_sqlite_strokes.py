@@ -18,7 +18,8 @@ from holdfast.contracts import MAX_BYTES, Insert, Put, Write
 from holdfast.filters import Scalar
 from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES, Field, Kind
 
-Stroke: TypeAlias = tuple[str, tuple[Scalar, ...]]  # a statement, and what is bound to it
+Values: TypeAlias = tuple[Scalar, ...]
+_NOTHING: Values | None = ()
 
 _REFUSED = "SELECT RAISE(ABORT, 'refused') WHERE changes() <> 1"
 
@@ -45,32 +46,35 @@ class Strokes:
         self._append = _lay(con, "appending", [*moved, *said], append)
         self._step = _lay(con, "stepping", [*moved, *said, *kept], [*append, *keep])
 
-    def of(self, writes: Sequence[Write]) -> Stroke | None:
-        """What carries these out; None if they have another shape."""
+    def carry_out(self, cursor: apsw.Cursor, writes: Sequence[Write]) -> bool:
+        """Apply writes of one of the shapes; False, with nothing done, if theirs is another or one of them is refused.
+
+        Outside of a transaction they are committed by that, too.
+        """
         count = len(writes)
         if not 2 <= count <= 3:
-            return None
+            return False
         moved, inserted = writes[0], writes[1]
         if type(moved) is not Put or type(inserted) is not Insert:
-            return None
+            return False
         head, over, message = moved.record, moved.over, inserted.record
         if over is None or head.kind is not HEADS or message.kind is not MESSAGES:
-            return None
-        said = self._messages.insert_values(message)
-        if said is None:
-            return None
-        size = len(head.body) + len(message.body)
-        values = (*head.key, *head.fields, head.digest, head.body, over, *said)
-        if count == 2:
-            return (self._append, values) if size <= MAX_BYTES else None
-        keeping = writes[2]
-        if type(keeping) is not Insert:
-            return None
-        kept = keeping.record
-        if kept.kind is not CHECKPOINTS or size + len(kept.body) > MAX_BYTES:
-            return None
-        more = self._checkpoints.insert_values(kept)
-        return None if more is None else (self._step, values + more)
+            return False
+        statement, size = self._append, len(head.body) + len(message.body)
+        said, more = self._messages.insert_values(message), _NOTHING
+        if count == 3:
+            keeping = writes[2]
+            if type(keeping) is not Insert or keeping.record.kind is not CHECKPOINTS:
+                return False
+            statement, size = self._step, size + len(keeping.record.body)
+            more = self._checkpoints.insert_values(keeping.record)
+        if said is None or more is None or size > MAX_BYTES:
+            return False
+        try:
+            cursor.execute(statement, (*head.key, *head.fields, head.digest, head.body, over, *said, *more))
+        except apsw.ConstraintError:
+            return False  # done one by one, it is found out which
+        return True
 
 
 def _names(fields: Sequence[Field]) -> list[str]:

@@ -55,7 +55,9 @@ class Writing:
         if self._con.in_transaction:
             self.undo()  # what an interrupted commit has left open: what joined it would never be committed
         try:
-            return self._at_a_stroke(writes) or self._one_by_one(writes, rebase)
+            if writes is not None and self._strokes.carry_out(self._cursor, writes):
+                return writes
+            return self._one_by_one(writes, rebase)
         except BaseException:
             self.undo()
             raise
@@ -64,9 +66,9 @@ class Writing:
         """What came of each commit, in one transaction; a refusal undoes its own alone."""
         if self._con.in_transaction:
             self.undo()
-        applied = self._at_a_stroke(batch[0].writes) if len(batch) == 1 else None
-        if applied is not None:
-            return [applied]
+        writes = batch[0].writes
+        if len(batch) == 1 and writes is not None and self._strokes.carry_out(self._cursor, writes):
+            return [writes]
         try:
             self._begin()
             outcomes = self._hopefully(batch) or self._one_after_another(batch)
@@ -120,7 +122,8 @@ class Writing:
         try:
             if len(hopeful) == 1:  # no stroke, then, or a refused one
                 return [self._apply(hopeful[0])]
-            return [self._at_a_stroke(writes) or self._apply(writes) for writes in hopeful]
+            carry_out, cursor = self._strokes.carry_out, self._cursor
+            return [writes if carry_out(cursor, writes) else self._apply(writes) for writes in hopeful]
         except apsw.Error:
             raise
         except Exception:  # noqa: BLE001 — each is done again by itself, and then says it
@@ -157,20 +160,6 @@ class Writing:
         return writes
 
     # writes
-
-    def _at_a_stroke(self, writes: Sequence[Write] | None) -> Sequence[Write] | None:
-        """Apply writes of a common shape; None, with nothing done, if theirs is another or one of them is refused.
-
-        Outside of a transaction they are committed by that, too.
-        """
-        stroke = None if writes is None else self._strokes.of(writes)
-        if stroke is None:
-            return None
-        try:
-            self._cursor.execute(*stroke)
-        except apsw.ConstraintError:
-            return None  # done one by one, it is found out which
-        return writes
 
     def _apply(self, writes: Sequence[Write]) -> Sequence[Write]:
         con, layout, leaving, size = self._cursor, self._layout, self._leaving, 0
