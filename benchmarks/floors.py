@@ -86,7 +86,6 @@ TABLES = (
     "CREATE INDEX heads_by_agent_id ON heads (space, agent_id) WHERE agent_id IS NOT NULL",
     "CREATE INDEX heads_by_user_id ON heads (space, user_id) WHERE user_id IS NOT NULL",
     "CREATE INDEX checkpoints_by_step ON checkpoints (step) WHERE step IS NOT NULL",
-    "CREATE INDEX checkpoints_by_at ON checkpoints (family, at)",
     "CREATE UNIQUE INDEX checkpoints_once ON checkpoints (id, family)",
 )
 UPDATE = (

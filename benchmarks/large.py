@@ -33,10 +33,11 @@ def opened(path: Path) -> Holdfast:
 
 
 def grow(hf: Holdfast, begin: int, end: int) -> None:
-    """Sessions of a hundred messages, from one number of messages to another."""
+    """Sessions of a hundred messages and a checkpoint, from one number of messages to another."""
     for number in range(begin // PER_SESSION, end // PER_SESSION):
         hf.sessions.create(id=f"s{number}", agent_id=AGENT, title="bench")
         hf.sessions.append(f"s{number}", *(Message.user(TEXT) for _ in range(PER_SESSION)))
+        hf.checkpoints.create(session_id=f"s{number}")
 
 
 def calls(path: Path, hf: Holdfast, sessions: int) -> dict[str, Callable[[], object]]:
@@ -55,6 +56,7 @@ def calls(path: Path, hf: Holdfast, sessions: int) -> dict[str, Callable[[], obj
         "append": lambda: hf.sessions.append(chat, Message.user(TEXT)),
         "last 50 messages": lambda: list(hf.sessions.messages(chat, last=50)),
         "newest 20 sessions": lambda: hf.sessions.list(limit=20),
+        "newest 20 checkpoints of all": lambda: hf.checkpoints.list(limit=20),
         "checkpoint of a session": lambda: hf.checkpoints.create(session_id=chat),
         "3 appends + checkpoint of the agent": changed,
         "restore of a session": lambda: hf.checkpoints.restore(next(there_and_back)),

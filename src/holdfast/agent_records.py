@@ -18,7 +18,10 @@ from holdfast.model import Agent, Value
 
 
 class Present(Value, frozen=True, kw_only=True):
-    """Which revision of an agent is the present one; `uid` tells agents of the same id apart."""
+    """Which revision of an agent is the present one; `uid` tells agents of the same id apart.
+
+    `checkpoints` is the number of its last checkpoint, and `checkpoint_at` that one's place in time.
+    """
 
     id: str
     uid: str
@@ -26,6 +29,7 @@ class Present(Value, frozen=True, kw_only=True):
     link: bytes
     created_at: int
     checkpoints: int = 0
+    checkpoint_at: int = 0
     checkpoint_id: str | None = None
 
 

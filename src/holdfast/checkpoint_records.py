@@ -52,7 +52,8 @@ class Standing(Value, frozen=True, kw_only=True):
     """What a checkpoint says of its place and of what it points at.
 
     Its owner is a session or an agent; `uid` is told unless the session has it for a name. `number` counts an owner's
-    checkpoints in the order of writing, `at` is when it was written. `texts` are those that `extra` leaves out since
+    checkpoints in the order of writing, and `at` grows with it: the time, or a moment after the last where a clock was
+    ahead of it. `texts` are those that `extra` leaves out since
     messages have them: branch, position, part and bytes of each, or the text itself where the message is not there.
     """
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
+
+from msgspec.structs import replace
 
 from holdfast import checkpoint_records as records
 from holdfast import cursors
@@ -147,8 +149,15 @@ class Finding(Noun):
             limit=limit if owner else None,
             bodies_only=bodies_only and owner is not None,
         )
-        rows = self._store.scan(query)
-        return rows if owner else (row for row in rows if self._has_owner(self._store, row))
+        return self._store.scan(query) if owner else self._of_all(query, limit)
+
+    def _of_all(self, query: Query, limit: int | None) -> Iterator[Record]:
+        """The records whose owners are still there; so many are looked up first, since most are."""
+        first = [] if limit is None else [*self._store.scan(replace(query, limit=limit))]
+        if first:
+            query = replace(query, after=tuple(_place(first[-1], "written", of_all=True)))
+        rest = iter(()) if len(first) < (limit or 0) else self._store.scan(query)
+        return (row for row in chain(first, rest) if self._has_owner(self._store, row))
 
     def latest(
         self,

@@ -45,8 +45,9 @@ class Pointer(Value, frozen=True, kw_only=True):
     `uid` tells sessions of the same id apart. `open` says that the next append continues this branch: it ends
     here and is this session's own. `n` is the number of messages the session has written or inherited.
     `marked` says that its agent's next checkpoint will look at it. Its checkpoints are numbered, `checkpoints` is the
-    last number. `checkpoint_step` is the greatest step that one of them has had, -1 without any, so that who makes a
-    later one need not look for another of the same; None is not known, since the session is older than this field.
+    last number and `checkpoint_at` its place in time. `checkpoint_step` is the greatest step that one of them
+    has had, -1 without any, so that who makes a later one need not look for another of the same; None is not known,
+    since the session is older than this field.
     Stamps are microseconds.
     """
 
@@ -70,6 +71,7 @@ class Pointer(Value, frozen=True, kw_only=True):
     titled: bool = False
     marked: bool = False
     checkpoints: int = 0
+    checkpoint_at: int = 0
     checkpoint_id: str | None = None
     checkpoint_step: int | None = None
     pending: Pending | None = None
@@ -145,19 +147,30 @@ def position_of(pointer: Pointer) -> Position:
     )
 
 
-def checkpointed(pointer: Pointer, checkpoint_id: str, step: int | None = None) -> Pointer:
-    """The pointer once this checkpoint is made; its number is then the pointer's."""
+def checkpointed(pointer: Pointer, checkpoint_id: str, now: int, step: int | None = None) -> Pointer:
+    """The pointer once this checkpoint is made; its number and its place in time are then the pointer's."""
     greatest = pointer.checkpoint_step
     if step is not None and greatest is not None and step > greatest:
         greatest = step
-    number = pointer.checkpoints + 1
-    return replace(pointer, checkpoints=number, checkpoint_id=checkpoint_id, checkpoint_step=greatest)
+    return replace(
+        pointer,
+        checkpoints=pointer.checkpoints + 1,
+        checkpoint_at=later(now, pointer.checkpoint_at),
+        checkpoint_id=checkpoint_id,
+        checkpoint_step=greatest,
+    )
+
+
+def later(now: int, last: int) -> int:
+    """The present time, or where another's clock was ahead of it, a moment after the last."""
+    return now if now > last else last + 1
 
 
 def new_head(pointer: Pointer) -> tuple[Seen, list[Write]]:
     """The head of a session that begins, and the writes that put it there."""
     marks: list[Write] = [] if pointer.agent_id is None else [mark(pointer, pointer.agent_id)]
-    pointer = replace(pointer, marked=bool(marks), checkpoints=0, checkpoint_id=None, checkpoint_step=-1, pending=None)
+    none: dict[str, Any] = {"checkpoints": 0, "checkpoint_at": 0, "checkpoint_id": None, "checkpoint_step": -1}
+    pointer = replace(pointer, marked=bool(marks), pending=None, **none)
     record = pointer_record(pointer, {})
     return Seen(pointer, record.digest, {}), [Insert(record), *marks]
 

@@ -20,6 +20,7 @@ from holdfast.contracts import Insert, Reader, Record, RecordStore, Write
 from holdfast.deadlines import remaining
 from holdfast.errors import Busy, Conflict, InvalidInput
 from holdfast.finding import Finding
+from holdfast.heads import later
 from holdfast.ids import EPOCH, check_id, moment, new_id
 from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
 from holdfast.retention import check_kind
@@ -224,14 +225,14 @@ class Keeping(Finding):
         if not instant.capture_all():
             raise Conflict(f"too many sessions of agent {draft.agent_id!r} moved meanwhile; repeat")
         present = instant.present
-        at = self._stamps.next()
+        now = self._stamps.next()
         return records.checkpoint_record(
             with_changes(
                 draft,
                 uid=present.uid,
                 number=instant.number,
-                at=at,
-                created_at=records.made_at(draft, moment(at)),
+                at=later(now, present.checkpoint_at),
+                created_at=records.made_at(draft, moment(now)),
                 revision=present.revision,
                 revision_link=present.link,
                 parent_id=draft.parent_id or present.checkpoint_id,
@@ -241,11 +242,9 @@ class Keeping(Finding):
 
 def after_checkpoint(instant: Instant, record: Record) -> Present:
     """The agent's record once this checkpoint is made."""
-    return with_changes(
-        instant.present,
-        checkpoints=instant.number,
-        checkpoint_id=str(record.fields[0]),
-    )
+    checkpoint_id, _, at = record.fields
+    assert isinstance(at, int)
+    return with_changes(instant.present, checkpoints=instant.number, checkpoint_at=at, checkpoint_id=str(checkpoint_id))
 
 
 def _listed(given: Sequence[T], what: str) -> list[T]:

@@ -27,8 +27,8 @@ class Kind(Struct, frozen=True):
     order by the fields in `orders`, which are never None. A None among unique values collides with nothing.
     A `log` is a kind whose last key part counts up from 1 and whose rows are appended: backends may lay it
     out densely. Of a `numbered` kind the key is an owner and a number, which counts up from 1 as rows are appended, and
-    queries name neither as a field. `narrow` rows are small and often rewritten. `about` is for people who look into
-    the tables.
+    queries name neither as a field; the fields in `orders` grow with an owner's numbers. `narrow` rows are small and
+    often rewritten. `about` is for people who look into the tables.
     """
 
     name: str

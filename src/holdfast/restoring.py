@@ -144,8 +144,9 @@ class Restoring(Keeping):
         def place(reader: Reader) -> list[Write]:
             seen = history.must_see(reader, session_id)
             check_free(reader, seen.pointer, self._store)
-            pointer = history.checkpointed(seen.pointer, recovery.id)
-            record = session_checkpoint(recovery, pointer, self._stamps.next(), seen.pointer.checkpoint_id)
+            now = self._stamps.next()
+            pointer = history.checkpointed(seen.pointer, recovery.id, now)
+            record = session_checkpoint(recovery, pointer, now, seen.pointer.checkpoint_id)
             made[:] = [record]
             back = moved(reader, pointer, target, self._stamps)
             return [*history.move(seen, back)[1], Insert(record)]

@@ -25,8 +25,9 @@ def take(reader: Reader, stamps: Stamps, draft: StoredCheckpoint) -> tuple[list[
     rivals = of_step(reader, seen.pointer, draft.step)
     if not all(_is_own(records.view(rival), draft) for rival in rivals):
         draft, rivals = replace(draft, step=None), []
-    pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
-    record = session_checkpoint(draft, pointer, stamps.next(), seen.pointer.checkpoint_id)
+    now = stamps.next()
+    pointer = history.checkpointed(seen.pointer, draft.id, now, draft.step)
+    record = session_checkpoint(draft, pointer, now, seen.pointer.checkpoint_id)
     head = history.pointer_record(pointer, seen.later)
     gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
     return [Put(head, seen.digest), *gone, Insert(record)], record, Seen(pointer, head.digest, seen.later)

@@ -12,6 +12,7 @@ from holdfast.commits import Plan
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.errors import AlreadyExists
 from holdfast.filters import Filter
+from holdfast.heads import later
 from holdfast.history import Pointer, Seen
 from holdfast.ids import moment
 from holdfast.kinds import CHECKPOINTS
@@ -44,10 +45,10 @@ class Keep(Plan[Checkpoint]):
             self.made = Made(self._repeated(reader, seen, rivals[0]), seen)
             return []
         parent_id = draft.parent_id or seen.pointer.checkpoint_id
-        at = self.ground.stamps.next(seen.pointer.updated_at)
-        pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
-        seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, at)
-        record = session_checkpoint(draft, seen.pointer, at, parent_id)
+        now = self.ground.stamps.next()
+        pointer = history.checkpointed(seen.pointer, draft.id, now, draft.step)
+        seen, writes = _append(reader, Seen(pointer, seen.digest, seen.later), self.said, now)
+        record = session_checkpoint(draft, seen.pointer, now, parent_id)
         self.made = Made(record, seen)
         gone = [Delete(CHECKPOINTS, rival.key, over=rival.digest) for rival in rivals]
         return [*writes, *gone, Insert(record)]
@@ -99,10 +100,10 @@ def keep(
     if seen is None or not appends.goes_on(seen.pointer, said) or not _is_later(draft.step, seen.pointer):
         return Keep(None, ground, session_id, draft, said, overwrite, None)
     parent_id = draft.parent_id or seen.pointer.checkpoint_id
-    at = ground.stamps.next(seen.pointer.updated_at)
-    pointer = history.checkpointed(seen.pointer, draft.id, draft.step)
-    seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, at)
-    stored = _standing(draft, seen.pointer, at, parent_id)
+    now = ground.stamps.next()
+    pointer = history.checkpointed(seen.pointer, draft.id, now, draft.step)
+    seen, writes = _behind(Seen(pointer, seen.digest, seen.later), said, now)
+    stored = _standing(draft, seen.pointer, now, parent_id)
     record = records.checkpoint_record(stored, plain=usual or records.is_plain(stored))
     writes.append(Insert(record))
     # Shown now, since behind the wait for a disk the same takes longer.
@@ -110,36 +111,36 @@ def keep(
     return Keep(writes, ground, session_id, draft, said, overwrite, made)
 
 
-def _append(reader: Reader, seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+def _append(reader: Reader, seen: Seen, said: list[appends.Said], now: int) -> tuple[Seen, list[Write]]:
     """The head with what was said at this time behind it, and the writes for both."""
     if said:
-        appended = appends.settle(reader, seen, said, None, True, at)
+        appended = appends.settle(reader, seen, said, None, True, later(now, seen.pointer.updated_at))
         if appended.writes:
             return appended.seen, appended.writes
-    return _behind(seen, [], at)
+    return _behind(seen, [], now)
 
 
-def _behind(seen: Seen, said: list[appends.Said], at: int) -> tuple[Seen, list[Write]]:
+def _behind(seen: Seen, said: list[appends.Said], now: int) -> tuple[Seen, list[Write]]:
     """The same where nothing of it can be there already."""
     if said:
-        appended = appends.extend(seen, said, at)
+        appended = appends.extend(seen, said, later(now, seen.pointer.updated_at))
         return appended.seen, appended.writes
     head = history.pointer_record(seen.pointer, seen.later)
     return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]
 
 
-def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> Record:
+def session_checkpoint(draft: StoredCheckpoint, pointer: Pointer, now: int, parent_id: str | None) -> Record:
     """The record of a checkpoint, made at this time, of the session that stands here and counts it."""
-    return records.checkpoint_record(_standing(draft, pointer, at, parent_id))
+    return records.checkpoint_record(_standing(draft, pointer, now, parent_id))
 
 
-def _standing(draft: StoredCheckpoint, pointer: Pointer, at: int, parent_id: str | None) -> StoredCheckpoint:
+def _standing(draft: StoredCheckpoint, pointer: Pointer, now: int, parent_id: str | None) -> StoredCheckpoint:
     return replace(
         draft,
         uid=records.told_uid(pointer),
         number=pointer.checkpoints,
-        at=at,
-        created_at=records.made_at(draft, moment(at)),
+        at=pointer.checkpoint_at,
+        created_at=records.made_at(draft, moment(now)),
         agent_id=pointer.agent_id,
         parent_id=parent_id,
         head=records.kept_head(pointer),

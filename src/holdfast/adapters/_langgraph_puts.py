@@ -162,7 +162,7 @@ class Putting:
             rival = records.find(reader, name)
         top = self._top(reader, seen)
         if rival is None:
-            pointer = history.checkpointed(pointer, name)
+            pointer = history.checkpointed(pointer, name, self._ground.stamps.next())
         told[:] = [self._tell(reader, Seen(pointer, seen.digest, seen.later), payload, parent, telling)]
         payload = replace(
             payload,
@@ -175,7 +175,7 @@ class Putting:
             id=name,
             uid=records.told_uid(pointer),
             number=pointer.checkpoints if rival is None else int(rival.key[1]),
-            at=self._ground.stamps.next() if rival is None else int(rival.fields[2] or 0),
+            at=pointer.checkpoint_at if rival is None else int(rival.fields[2] or 0),
             created_at=self._moment(),
             agent_id=pointer.agent_id,
             session_id=pointer.session_id,

@@ -13,7 +13,7 @@ import apsw
 from msgspec.structs import replace
 
 from holdfast.backends import _sql
-from holdfast.backends._sqlite_rows import Careful, Runs, checked, damaged, whole
+from holdfast.backends._sqlite_rows import Careful, Runs, checked, damaged, text, whole
 from holdfast.contracts import Key, Moved, Query, Record, Taken
 from holdfast.errors import InvalidInput
 from holdfast.filters import Filter, Scalar
@@ -268,7 +268,7 @@ class LogTable:
             ).fetchall()
         left = query.limit
         for log in logs:
-            name, after = log[: self._depth], query.after
+            name, after = (text(log[0]), whole(log[1]))[: self._depth], query.after
             if after is not None and name != after[: self._depth]:
                 if (name < after[: self._depth]) is not query.reverse:
                     continue

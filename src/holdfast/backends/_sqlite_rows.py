@@ -139,6 +139,13 @@ def whole(value: object, below: int = 1 << 63) -> int:
     return value
 
 
+def text(value: object) -> str:
+    """The text itself; IntegrityError if damage has made it something else."""
+    if not isinstance(value, str):
+        raise damaged(f"{value!r} should be a text")
+    return value
+
+
 def damaged(what: object) -> IntegrityError:
     """The error of a file that is not as it was written."""
     return IntegrityError(f"the database file is damaged, restore a backup: {what}")

@@ -105,6 +105,27 @@ class CheckpointKit(HoldfastKit):
         assert ids(hf.checkpoints.list(session_id="a")) == ids([made[3], made[2], made[0], early[0]])
         assert ids(hf.checkpoints.list("scout")) == ids([made[1], early[1]])
 
+    def test_a_list_of_all_keeps_each_owners_order_of_writing_whatever_the_clock_says(
+        self, hf: Holdfast, clock: Clock
+    ) -> None:
+        begin(hf, "a", "b")
+        made: dict[str, list[str]] = {"a": [], "b": [], "scout": []}
+        for days in (30, -20, -5, 40):
+            clock.now += timedelta(days=days)
+            made["a"].append(hf.checkpoints.create(session_id="a").id)
+            made["scout"].append(hf.checkpoints.create("scout").id)
+            made["b"].append(hf.checkpoints.create(session_id="b", messages=users("more")).id)
+        everything = ids(hf.checkpoints.list())
+        assert sorted(everything) == sorted(id for owner in made.values() for id in owner)
+        for owner in made.values():
+            assert [id for id in everything if id in owner] == owner[::-1]
+        page = hf.checkpoints.list(limit=5)
+        paged = ids(page)
+        while page.cursor is not None:
+            page = hf.checkpoints.list(limit=5, cursor=page.cursor)
+            paged += ids(page)
+        assert paged == everything
+
     def test_a_checkpoint_whose_place_is_no_time_is_listed_and_verify_names_it(self, door: Door) -> None:
         hf = door.hf
         begin(hf, "a")

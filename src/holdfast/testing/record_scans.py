@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -229,6 +231,23 @@ class ScanTests(StoreKit):
         assert by_key == sorted(by_key, reverse=reverse)
         assert len(set(by_key)) == MANY
         assert by_field == sorted(by_key, key=lambda key: (int(str(key[0])[1:]) % 7, key), reverse=reverse)
+
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_a_long_scan_of_numbered_records_by_a_field_finds_each_once(
+        self, store: RecordStore, reverse: bool
+    ) -> None:
+        counts = Counter[str]()
+        places: list[tuple[int, str, int]] = []
+        for at in range(MANY):
+            owner = "aaaaaaaabbbcd"[at % 13] if at < MANY // 2 else "d"
+            counts[owner] += 1
+            places.append((at // 3, owner, counts[owner]))
+        insert(store, [checkpoint(owner, number, f"{owner}{number}", at=at) for at, owner, number in places])
+        places.sort(reverse=reverse)
+        assert keys(store, Query(kind=CHECKPOINTS, order="at", reverse=reverse)) == [place[1:] for place in places]
+        for limit in (1, 7, 120):
+            query = Query(kind=CHECKPOINTS, order="at", reverse=reverse, after=places[99], limit=limit)
+            assert keys(store, query) == [place[1:] for place in places[100 : 100 + limit]]
 
     @pytest.mark.parametrize("reverse", [False, True])
     @pytest.mark.parametrize("prefix", [(), ("h",), ("h", 1)])
