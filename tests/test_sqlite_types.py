@@ -183,3 +183,28 @@ def test_flipped_bits_are_answered_or_named(path: Path) -> None:
                 use(hf)
         except Exception as cause:
             raise AssertionError(f"bit {bit:#x} of byte {place} in {copy}") from cause
+
+
+@pytest.mark.parametrize("which", ["= 'a9'", "= 'b4'", "= 'b0'", "IN ('a3', 'b3')", "<> ''"])
+@pytest.mark.parametrize("value", ["NULL", "'x'", "x'00'", "-1", "0", "9000000000000000"])
+def test_a_list_of_all_has_each_checkpoint_once_whatever_is_left_of_its_time(
+    tmp_path: Path, value: str, which: str
+) -> None:
+    path = tmp_path / "agents.db"
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        for session in "abc":
+            hf.sessions.create(id=session)
+        made = {hf.checkpoints.create(session_id=id, id=f"{id}{n}").id for n in range(10) for id in "abc"}
+    con = apsw.Connection(str(path))
+    con.execute(f"UPDATE checkpoints SET at = {value} WHERE id {which}")
+    con.close()
+    with holdfast.open(f"sqlite:///{path}") as hf:
+        whole = [one.id for one in hf.checkpoints.list()]
+        assert sorted(whole) == sorted(made)
+        for limit in (1, 4, 29):
+            page = hf.checkpoints.list(limit=limit)
+            paged = [one.id for one in page]
+            while page.cursor is not None and len(paged) < len(made):
+                page = hf.checkpoints.list(limit=limit, cursor=page.cursor)
+                paged += [one.id for one in page]
+            assert (paged, page.cursor) == (whole, None)

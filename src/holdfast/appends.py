@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import takewhile
 from typing import Any
 
@@ -77,7 +76,7 @@ def say(messages: Sequence[Message | dict[str, Any]]) -> list[Said]:
         usage = message.usage
         if usage is not None and not isinstance(usage, Usage):
             raise InvalidInput(f"usage is a Usage, not {type(usage).__name__}")
-        said.append(Said(body, sha256(body).digest(), plain, usage, dated=dated))
+        said.append(Said(body, codec.digest(body), plain, usage, dated=dated))
     if len(said) > 1 and len({one.message.id for one in said}) < len(said):
         raise InvalidInput("two of the messages have the same id")
     return said

@@ -52,9 +52,9 @@ class Standing(Value, frozen=True, kw_only=True):
     """What a checkpoint says of its place and of what it points at.
 
     Its owner is a session or an agent; `uid` is told unless the session has it for a name. `number` counts an owner's
-    checkpoints in the order of writing, and `at` grows with it: the time, or a moment after the last where a clock was
-    ahead of it. `texts` are those that `extra` leaves out since
-    messages have them: branch, position, part and bytes of each, or the text itself where the message is not there.
+    checkpoints in the order of writing, and `at` grows with it: the time, or where a clock was ahead of it a moment
+    after the last. `texts` are those that `extra` leaves out since messages have them: branch, position, part and bytes
+    of each, or the text itself where the message is not there.
     """
 
     id: str
@@ -156,7 +156,7 @@ def checkpoint_record(stored: StoredCheckpoint, *, plain: bool | None = None) ->
     else:
         body = codec.encode_value(stored, StoredCheckpoint, "checkpoint")
     fields = (stored.id, stored.step, stored.at)
-    return Record(CHECKPOINTS, (stored.owner, stored.number), body, sha256(body).digest(), fields)
+    return Record(CHECKPOINTS, (stored.owner, stored.number), body, codec.digest(body), fields)
 
 
 _LATEST = 253_402_300_799_999_999  # the last microsecond of the calendar

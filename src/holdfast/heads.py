@@ -155,13 +155,13 @@ def checkpointed(pointer: Pointer, checkpoint_id: str, now: int, step: int | Non
     return replace(
         pointer,
         checkpoints=pointer.checkpoints + 1,
-        checkpoint_at=later(now, pointer.checkpoint_at),
+        checkpoint_at=next_stamp(now, pointer.checkpoint_at),
         checkpoint_id=checkpoint_id,
         checkpoint_step=greatest,
     )
 
 
-def later(now: int, last: int) -> int:
+def next_stamp(now: int, last: int) -> int:
     """The present time, or where another's clock was ahead of it, a moment after the last."""
     return now if now > last else last + 1
 

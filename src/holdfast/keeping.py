@@ -20,7 +20,7 @@ from holdfast.contracts import Insert, Reader, Record, RecordStore, Write
 from holdfast.deadlines import remaining
 from holdfast.errors import Busy, Conflict, InvalidInput
 from holdfast.finding import Finding
-from holdfast.heads import later
+from holdfast.heads import next_stamp
 from holdfast.ids import EPOCH, check_id, moment, new_id
 from holdfast.model import Checkpoint, CheckpointKind, CheckpointStatus, Json, Message, ToolCall
 from holdfast.retention import check_kind
@@ -231,7 +231,7 @@ class Keeping(Finding):
                 draft,
                 uid=present.uid,
                 number=instant.number,
-                at=later(now, present.checkpoint_at),
+                at=next_stamp(now, present.checkpoint_at),
                 created_at=records.made_at(draft, moment(now)),
                 revision=present.revision,
                 revision_link=present.link,

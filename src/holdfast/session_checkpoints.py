@@ -12,7 +12,7 @@ from holdfast.commits import Plan
 from holdfast.contracts import Delete, Insert, Put, Query, Reader, Record, RecordStore, Write
 from holdfast.errors import AlreadyExists
 from holdfast.filters import Filter
-from holdfast.heads import later
+from holdfast.heads import next_stamp
 from holdfast.history import Pointer, Seen
 from holdfast.ids import moment
 from holdfast.kinds import CHECKPOINTS
@@ -114,7 +114,7 @@ def keep(
 def _append(reader: Reader, seen: Seen, said: list[appends.Said], now: int) -> tuple[Seen, list[Write]]:
     """The head with what was said at this time behind it, and the writes for both."""
     if said:
-        appended = appends.settle(reader, seen, said, None, True, later(now, seen.pointer.updated_at))
+        appended = appends.settle(reader, seen, said, None, True, next_stamp(now, seen.pointer.updated_at))
         if appended.writes:
             return appended.seen, appended.writes
     return _behind(seen, [], now)
@@ -123,7 +123,7 @@ def _append(reader: Reader, seen: Seen, said: list[appends.Said], now: int) -> t
 def _behind(seen: Seen, said: list[appends.Said], now: int) -> tuple[Seen, list[Write]]:
     """The same where nothing of it can be there already."""
     if said:
-        appended = appends.extend(seen, said, later(now, seen.pointer.updated_at))
+        appended = appends.extend(seen, said, next_stamp(now, seen.pointer.updated_at))
         return appended.seen, appended.writes
     head = history.pointer_record(seen.pointer, seen.later)
     return Seen(seen.pointer, head.digest, seen.later), [Put(head, seen.digest)]

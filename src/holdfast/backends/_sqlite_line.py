@@ -32,16 +32,9 @@ class Line(FileLock):
         self._until = memoryview(self._memory).cast("d")
 
     def is_formed(self) -> bool:
-        """Whether writers queue just now; what is left of an earlier start of the machine tells nothing.
-
-        Where they do not, the lock file is given back if an interrupted call has left it taken.
-        """
+        """Whether writers queue just now; what is left of an earlier start of the machine tells nothing."""
         until = self._until[0]
-        if until != 0.0 and 0.0 < until - time.monotonic() <= A_WHILE_S:
-            return True
-        if self.held:
-            self.release()
-        return False
+        return until != 0.0 and 0.0 < until - time.monotonic() <= A_WHILE_S
 
     def form(self) -> None:
         """Have all writers queue for a while, since one has to wait."""

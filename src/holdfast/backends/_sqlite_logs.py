@@ -268,7 +268,7 @@ class LogTable:
             ).fetchall()
         left = query.limit
         for log in logs:
-            name, after = (text(log[0]), whole(log[1]))[: self._depth], query.after
+            name, after = (text(log[0]), *map(whole, log[1 : self._depth])), query.after
             if after is not None and name != after[: self._depth]:
                 if (name < after[: self._depth]) is not query.reverse:
                     continue

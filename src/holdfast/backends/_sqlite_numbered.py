@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from holdfast.backends import _sql
 from holdfast.backends._sqlite_logs import LAST, POSITIONS, LogTable, bounds, within
-from holdfast.backends._sqlite_rows import Finder, Runs, checked, finder_of
+from holdfast.backends._sqlite_rows import Finder, Runs, finder_of
 from holdfast.contracts import Key, Query, Record
 from holdfast.filters import Scalar
 from holdfast.kinds import Kind
 
 _MORE = 50  # rows of an owner who has had a turn
+_GREATEST = (1 << 63) - 1
+_NO_NUMBER = -1  # what is read of one that damage has made something else
 
 
 class NumberedTable(LogTable):
@@ -76,51 +78,60 @@ class NumberedTable(LogTable):
         return iter(finder.fetch(con, statement, (self._space, *values), ()))
 
     def _select_in_turns(self, con: Runs, query: Query, order: str) -> Iterator[Record]:
-        """Rows of all owners by a field by which each owner's are in order already: what comes next of each, merged."""
+        """Rows of all owners by a field by which each owner's are in order already: what comes next of each, merged.
+
+        A row that is out of order all the same, by damage or by an older version, goes with the one before it. That is
+        an order, too, so that a list which goes on behind any row finds the rest, and nothing twice.
+        """
         column = [field.name for field in self.kind.fields].index(order)
+        last, of = (query.after[0], query.after[1]) if query.after is not None else (None, None)
 
         def rank(record: Record) -> tuple[Scalar, ...]:
             return (record.fields[column], *record.key)
 
-        turns = [self._walk(con, query, record) for record in self._next_of_each(con, query, order)]
-        merged = merge(*(_in_order(rows, column, query.reverse) for rows in turns), key=rank, reverse=query.reverse)
-        return islice(merged, query.limit)
+        turns = [
+            _in_order(self._walk(con, query, record), column, query.reverse, last if record.key[0] == of else None)
+            for record in self._next_of_each(con, query, order)
+        ]
+        return islice(merge(*turns, key=rank, reverse=query.reverse), query.limit)
 
     def _next_of_each(self, con: Runs, query: Query, order: str) -> list[Record]:
-        """The next row of each owner whose turn comes first; one in which damage has left no number has none."""
+        """The next row of each owner whose turn comes first, with its place instead of its number."""
         table, (owner, number) = self.kind.name, (part.name for part in self.kind.key)
-        compare, direction = ("<", " DESC") if query.reverse else (">", "")
+        compare, direction, least = ("<", " DESC", _GREATEST) if query.reverse else (">", "", -_GREATEST)
+        # What no number can be read of comes first of its owner, or with the one before it.
+        at = f'iif(typeof("{order}") = \'integer\' AND "{order}" <> {_NO_NUMBER}, "{order}", {least})'
         behind = ""
         values: tuple[Scalar, ...] = ()
         if query.after is not None:
-            at, last, reached = query.after
-            behind = (
-                f' AND CASE owner WHEN ? THEN place & {LAST} {compare} ? ELSE ("{order}", owner) {compare} (?, ?) END'
-            )
-            values = last, reached, at, last
-        own = (
-            f"SELECT place FROM {table} WHERE place BETWEEN log << {POSITIONS} AND (log << {POSITIONS} | {LAST})"
-            f" AND typeof(\"{order}\") = 'integer'{behind} ORDER BY place{direction} LIMIT 1"
-        )
-        each = f"SELECT owner AS of, ({own}) AS following FROM logs WHERE space = ? AND kind = ?"
+            last, of, reached = query.after
+            behind = f" AND CASE owner WHEN ? THEN place & {LAST} {compare} ? ELSE ({at}, owner) {compare} (?, ?) END"
+            values = of, reached, last, of
+        low, high = f"log << {POSITIONS}", f"(log << {POSITIONS} | {LAST})"
+        own = f"SELECT place FROM {table} WHERE place BETWEEN {low} AND {high}{behind} ORDER BY place{direction}"
+        each = f"SELECT owner AS of, ({own} LIMIT 1) AS following FROM logs WHERE space = ? AND kind = ?"
         joined = f"({each}) CROSS JOIN {table} ON place = following"
-        rows = f'(SELECT of AS "{owner}", place & {LAST} AS "{number}", {table}.* FROM {joined})'
-        finder = finder_of(self.kind, 0, False, rows)
-        statement = f'{finder.select} ORDER BY "{order}"{direction}, "{owner}"{direction} LIMIT ?'
+        finder = finder_of(
+            self.kind, 0, False, f'(SELECT of AS "{owner}", place AS "{number}", {table}.* FROM {joined})'
+        )
+        statement = f'{finder.select} ORDER BY {at}{direction}, "{owner}"{direction} LIMIT ?'
         limit = -1 if query.limit is None else query.limit
         return finder.fetch(con, statement, (*values, self._space, table, limit), ())
 
     def _walk(self, con: Runs, query: Query, record: Record) -> Iterator[Record]:
         """A row and those of its owner behind it, many at a time: most owners have one turn and need none of them."""
-        own = Query(kind=self.kind, prefix=record.key[:-1], reverse=query.reverse, limit=_MORE)
-        yield record
-        while record.key[-1] != 1 or not query.reverse:
-            with checked():
-                rows = [*self._select_log(con, replace(own, after=record.key))]
+        owner, place = record.key[0], int(record.key[1])
+        first, last, position = place & ~LAST, place | LAST, place & LAST
+        yield replace(record, key=(owner, position))
+        finder, direction = self._finder(1, False), " DESC" if query.reverse else ""
+        statement = f"{finder.select} WHERE place BETWEEN ? AND ? ORDER BY place{direction} LIMIT {_MORE}"
+        while position > 1 or not query.reverse:
+            low, high = (first, first + position - 1) if query.reverse else (first + position + 1, last)
+            rows = finder.fetch(con, statement, (low, high), (owner,))
             yield from rows
             if len(rows) < _MORE:
                 return
-            record = rows[-1]
+            position = int(rows[-1].key[1])
 
     def _finder(self, known: int, bodies_only: bool) -> Finder:
         """What reads rows of all owners, or with one known part of the key those of one."""
@@ -131,22 +142,17 @@ class NumberedTable(LogTable):
         return found
 
 
-def _in_order(rows: Iterator[Record], column: int, reverse: bool) -> Iterator[Record]:
-    """Rows that are in order by a field; one that damage has put out of order goes with the one before it.
-
-    A list that goes on behind any of them then finds the rest, and nothing twice.
-    """
-    last: Scalar = None
+def _in_order(rows: Iterator[Record], column: int, reverse: bool, last: Scalar) -> Iterator[Record]:
+    """An owner's rows, each with its place in the order; the last one before them had this, if there was one."""
     for row in rows:
         value = row.fields[column]
-        if last is None or _goes_on(last, value, reverse):
-            last = value
-            yield row
-        else:
-            yield replace(row, fields=(*row.fields[:column], last, *row.fields[column + 1 :]))
-
-
-def _goes_on(last: Scalar, value: Scalar, reverse: bool) -> bool:
-    """Whether a value comes behind the last; -1 is what is read of one that damage has made no number."""
-    assert isinstance(last, int)
-    return isinstance(value, int) and value != -1 and (value <= last if reverse else value >= last)
+        if not isinstance(value, int) or value == _NO_NUMBER:
+            value = last if isinstance(last, int) else _GREATEST if reverse else -_GREATEST
+        elif isinstance(last, int) and (value > last if reverse else value < last):
+            value = last
+        last = value
+        yield (
+            row
+            if value == row.fields[column]
+            else replace(row, fields=(*row.fields[:column], value, *row.fields[column + 1 :]))
+        )

@@ -8,7 +8,6 @@ nothing is read from: what is inserted into it is handed to a trigger, which doe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import apsw
 
@@ -18,14 +17,11 @@ from holdfast.contracts import MAX_BYTES, Insert, Put, Write
 from holdfast.filters import Scalar
 from holdfast.kinds import CHECKPOINTS, HEADS, MESSAGES, Field, Kind
 
-Values: TypeAlias = tuple[Scalar, ...]
-_NOTHING: Values | None = ()
-
 _REFUSED = "SELECT RAISE(ABORT, 'refused') WHERE changes() <> 1"
 
 
 class Strokes:
-    """The statements of one connection."""
+    """Carries out commits of these shapes by the one connection that has the views."""
 
     def __init__(self, con: apsw.Connection, space: int, layout: dict[str, Table]) -> None:
         heads, messages, checkpoints = (layout[kind.name] for kind in (HEADS, MESSAGES, CHECKPOINTS))
@@ -61,7 +57,8 @@ class Strokes:
         if over is None or head.kind is not HEADS or message.kind is not MESSAGES:
             return False
         statement, size = self._append, len(head.body) + len(message.body)
-        said, more = self._messages.insert_values(message), _NOTHING
+        said = self._messages.insert_values(message)
+        more: tuple[Scalar, ...] | None = ()
         if count == 3:
             keeping = writes[2]
             if type(keeping) is not Insert or keeping.record.kind is not CHECKPOINTS:

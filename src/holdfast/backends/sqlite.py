@@ -182,7 +182,7 @@ class SqliteStore:
     def _if_free(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
         """What came of these, each by itself; None, with nothing done, while another process has the file."""
         assert self._line is not None
-        queued = self._line.is_formed()
+        queued = self._queues(self._line)
         if queued and not self._line.take_free():
             return None
         try:
@@ -201,7 +201,7 @@ class SqliteStore:
         if self._unsynced is not None:
             raise self._stopped()
         try:
-            if line.is_formed():
+            if self._queues(line):
                 applied = self._in_line(line, writing, writes, rebase)
             else:
                 self._until = 0.0  # for SQLite not to wait
@@ -213,6 +213,14 @@ class SqliteStore:
             raise translate(cause) from cause
         self._sync()  # even if nothing was written: what is there already may be another's, and not synced yet
         return applied
+
+    def _queues(self, line: Line) -> bool:
+        """Whether writers queue just now; where they do not, what an interrupted call has left taken is given back."""
+        if line.is_formed():
+            return True
+        if line.held:
+            line.release()
+        return False
 
     def _in_line(
         self, line: Line, writing: Writing, writes: Sequence[Write] | None, rebase: Rebase | None

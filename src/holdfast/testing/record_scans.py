@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -248,6 +249,26 @@ class ScanTests(StoreKit):
         for limit in (1, 7, 120):
             query = Query(kind=CHECKPOINTS, order="at", reverse=reverse, after=places[99], limit=limit)
             assert keys(store, query) == [place[1:] for place in places[100 : 100 + limit]]
+
+    @pytest.mark.parametrize("reverse", [False, True])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_scan_of_numbered_records_by_a_field_finds_each_once_in_whatever_order_they_are(
+        self, store: RecordStore, seed: int, reverse: bool
+    ) -> None:
+        chance, counts, records = Random(seed), Counter[str](), []
+        for owner in chance.choices("abc", k=150):
+            counts[owner] += 1
+            records.append(checkpoint(owner, counts[owner], f"{owner}{counts[owner]}", at=chance.randrange(-9, 9)))
+        insert(store, records)
+        everything = keys(store, Query(kind=CHECKPOINTS, order="at", reverse=reverse))
+        assert sorted(everything) == sorted((owner, n) for owner in counts for n in range(1, counts[owner] + 1))
+        for limit in (1, 7, 60):
+            query, paged = Query(kind=CHECKPOINTS, order="at", reverse=reverse, limit=limit), list[Key]()
+            while page := list(store.scan(query)):
+                paged += [one.key for one in page]
+                assert len(paged) <= len(everything)
+                query = replace(query, after=(page[-1].values()["at"], *page[-1].key))
+            assert paged == everything
 
     @pytest.mark.parametrize("reverse", [False, True])
     @pytest.mark.parametrize("prefix", [(), ("h",), ("h", 1)])
