@@ -104,22 +104,6 @@ def test_the_log_stays_short_where_a_sync_takes_no_time(path: Path, monkeypatch:
     assert lengths[0] < 400 < 800 < lengths[1]
 
 
-def test_the_log_grows_longer_where_many_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def agent(hf: AsyncHoldfast) -> None:
-        session = await hf.sessions.create(title="x")
-        for number in range(80):
-            await hf.sessions.append(session.id, Message.user(f"{number} {'long ' * 200}"))
-
-    async def all_agents(hf: Holdfast) -> None:
-        shared = AsyncHoldfast(hf)
-        await asyncio.gather(*(agent(shared) for _ in range(32)))
-
-    monkeypatch.setattr(_sqlite_log, "_NOTHING_S", 0.0)
-    with opened(path) as hf:
-        asyncio.run(all_agents(hf))
-        assert 3000 < path.with_name(f"{path.name}-wal").stat().st_size // 4096 < 4096
-
-
 def test_agents_that_append_at_the_same_time_share_syncs(counted: Holdfast) -> None:
     async def agent(hf: AsyncHoldfast, session_id: str) -> None:
         for number in range(25):

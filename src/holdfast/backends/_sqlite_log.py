@@ -16,10 +16,7 @@ import apsw
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 # Pages after which SQLite writes the log back. A short one stays in the processor's cache, but is synced more often.
-# Until a log has been written back once it grows with every commit, which makes each sync take half as long again: the
-# longest is for commits of many, which share that.
-_SHORT, _LONG, _LONGEST = 256, 1000, 3600
-MANY = 16  # commits in one, or more
+_SHORT, _LONG = 256, 1000
 _NOTHING_S = 5e-6  # what a sync takes on a RAM disk
 _CERTAIN = 3  # syncs in a row that take longer than that, as one may wherever another process comes in between
 
@@ -32,7 +29,6 @@ class Log:
         self._fd: int | None = None
         self._sync: Callable[[], None] | None = None
         self._doubts = _CERTAIN  # until it is known that syncs take their time
-        self._longest = False
 
     def sync(self, con: apsw.Connection) -> None:
         """Return once everything in a connection's log is on the disk; OSError or apsw.Error if that cannot be."""
@@ -48,12 +44,6 @@ class Log:
         if not self._doubts:
             con.wal_autocheckpoint(_LONG)
 
-    def lengthen(self, con: apsw.Connection) -> None:
-        """Write it back less often from now on, since many share a commit; not where syncs take no time."""
-        if not (self._longest or self._doubts):
-            con.wal_autocheckpoint(_LONGEST)
-            self._longest = True
-
     def _open(self, path: str) -> Callable[[], None]:
         if self._vfs is None:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -65,4 +55,4 @@ class Log:
         """Give the file back."""
         if self._fd is not None:
             os.close(self._fd)
-        self._fd, self._sync, self._doubts, self._longest = None, None, _CERTAIN, False
+        self._fd, self._sync, self._doubts = None, None, _CERTAIN

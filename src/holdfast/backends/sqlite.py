@@ -22,7 +22,7 @@ from holdfast.backends._opened import Opened, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_line import Line
-from holdfast.backends._sqlite_log import MANY, Log
+from holdfast.backends._sqlite_log import Log
 from holdfast.backends._sqlite_logs import LogTable
 from holdfast.backends._sqlite_opening import (
     check_is_database,
@@ -284,8 +284,6 @@ class SqliteStore:
         finally:
             if queued:
                 self._line.release()
-        if len(batch) >= MANY:
-            self._log.lengthen(self._con)
         start = time.perf_counter()
         self._sync()
         self._swift = time.perf_counter() - start < MOMENT_S
