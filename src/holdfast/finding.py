@@ -152,7 +152,7 @@ class Finding(Noun):
         return self._store.scan(query) if owner else self._of_all(query, limit)
 
     def _of_all(self, query: Query, limit: int | None) -> Iterator[Record]:
-        """The records whose owners are still there; so many are looked up first, since most are."""
+        """The records whose owners are still there. As many as are wanted are read at once, since nearly all are."""
         first = [] if limit is None else [*self._store.scan(replace(query, limit=limit))]
         if first:
             query = replace(query, after=tuple(_place(first[-1], "written", of_all=True)))

@@ -151,8 +151,6 @@ def _in_order(rows: Iterator[Record], column: int, reverse: bool, last: Scalar) 
         elif isinstance(last, int) and (value > last if reverse else value < last):
             value = last
         last = value
-        yield (
-            row
-            if value == row.fields[column]
-            else replace(row, fields=(*row.fields[:column], value, *row.fields[column + 1 :]))
-        )
+        if value != row.fields[column]:
+            row = replace(row, fields=(*row.fields[:column], value, *row.fields[column + 1 :]))
+        yield row
