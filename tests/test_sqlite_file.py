@@ -104,6 +104,100 @@ def test_the_log_stays_short_where_a_sync_takes_no_time(path: Path, monkeypatch:
     assert lengths[0] < 400 < 800 < lengths[1]
 
 
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sync counts as one that takes its time, also where the files of tests are in memory."""
+    monkeypatch.setattr(_sqlite_log, "_NOTHING_S", 0.0)
+
+
+def left_by_a_crash(path: Path) -> Path:
+    """What a process that ends here would leave of a store that is open."""
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{path}-left{suffix}")
+    return Path(f"{path}-left")
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_the_log_does_not_grow_with_each_append(path: Path) -> None:
+    log, sizes = Path(f"{path}-wal"), set()
+    with opened(path) as hf:
+        session = hf.sessions.create().id
+        for number in range(200):
+            hf.sessions.append(session, Message.user(str(number)))
+            sizes.add(log.stat().st_size)
+        left = left_by_a_crash(path)
+    assert len(sizes) < 20
+    with opened(left) as hf:
+        assert [message.text for message in hf.sessions.messages(session)] == [str(number) for number in range(200)]
+        assert hf.verify().problems == []
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_a_log_that_grows_by_several_loses_nothing(path: Path) -> None:
+    def write(hf: Holdfast) -> str:
+        session = hf.sessions.create().id
+        for number in range(150):
+            hf.sessions.append(session, Message.user(str(number)))
+        return session
+
+    with opened(path) as one, opened(path) as two, ThreadPoolExecutor(2) as pool:
+        sessions = list(pool.map(write, [one, two]))
+        left = left_by_a_crash(path)
+    with opened(left) as hf:
+        assert [len(list(hf.sessions.messages(session))) for session in sessions] == [150, 150]
+        assert hf.verify().problems == []
+
+
+def test_nothing_is_put_behind_the_log_while_another_writes_there(path: Path) -> None:
+    log = Path(f"{path}-wal")
+    with opened(path) as hf, closing(apsw.Connection(str(path))) as other:
+        hf.sessions.create()
+        store = hf._store
+        assert isinstance(store, SqliteStore)
+        assert store._log._file is not None
+        other.execute("BEGIN IMMEDIATE")
+        size = log.stat().st_size
+        store._log._go_ahead(store._con, store._log._file)
+        assert log.stat().st_size == size
+        other.execute("ROLLBACK")
+        store._log._go_ahead(store._con, store._log._file)
+        assert log.stat().st_size > size
+
+
+class FullFile(apsw.VFSFile):
+    """A file with room for pages, but for nothing larger."""
+
+    def __init__(self, name: str | apsw.URIFilename, flags: list[int]) -> None:
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        if len(data) > 4096:
+            raise apsw.FullError
+        super().xWrite(data, offset)
+
+
+class FullVFS(apsw.VFS):
+    """A file system of such files."""
+
+    def __init__(self) -> None:
+        super().__init__("full", "")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        assert name is not None
+        return FullFile(name, flags)
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_a_disk_without_room_for_a_longer_log_takes_what_it_has_room_for(path: Path) -> None:
+    vfs = FullVFS()
+    with Holdfast(SqliteStore(str(path), vfs="full")) as hf:
+        session = hf.sessions.create().id
+        for number in range(20):
+            hf.sessions.append(session, Message.user(str(number)))
+        assert len(list(hf.sessions.messages(session))) == 20
+    vfs.unregister()
+
+
 def test_agents_that_append_at_the_same_time_share_syncs(counted: Holdfast) -> None:
     async def agent(hf: AsyncHoldfast, session_id: str) -> None:
         for number in range(25):

@@ -3,6 +3,10 @@
 A commit is durable once the log is synced up to its end. SQLite would sync before it gives its lock back; done
 afterwards, the syncs of several processes run side by side, and each covers all that was committed before it. What
 others see of a commit in between is nothing that they could build on and keep without it: their own sync covers it.
+
+A sync of a file that has grown takes half as long again, since the file system has its new size to write, too. So
+whoever finds that frames have reached the end of the log writes zeros behind them, which later ones replace. To SQLite
+they are what a frame of an earlier round is, and end the log.
 """
 
 from __future__ import annotations
@@ -10,15 +14,29 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import apsw
+from msgspec import Struct
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 # Pages after which SQLite writes the log back. A short one stays in the processor's cache, but is synced more often.
 _SHORT, _LONG = 256, 1000
 _NOTHING_S = 5e-6  # what a sync takes on a RAM disk
 _CERTAIN = 3  # syncs in a row that take longer than that, as one may wherever another process comes in between
+_FULL = (_LONG + 100) * (24 + 4096)  # bytes of a log that is written back by the next commit, whatever that holds
+_AHEAD = 128 * 1024  # bytes at least that it is made longer by
+_ZEROS = bytes(64 * 1024)  # at once; SQLite's own files take no more than twice as many
+
+
+class _File(Struct, frozen=True):
+    """The log's file, as the system has it or a VFS."""
+
+    sync: Callable[[], None]
+    size: Callable[[], int]
+    read: Callable[[int, int], bytes]
+    write: Callable[[bytes, int], object]
 
 
 class Log:
@@ -27,32 +45,52 @@ class Log:
     def __init__(self, vfs: str | None) -> None:
         self._vfs = vfs
         self._fd: int | None = None
-        self._sync: Callable[[], None] | None = None
+        self._file: _File | None = None
+        self._end = 0  # of the file, as it was last seen
         self._doubts = _CERTAIN  # until it is known that syncs take their time
 
     def sync(self, con: apsw.Connection) -> None:
         """Return once everything in a connection's log is on the disk; OSError or apsw.Error if that cannot be."""
-        if self._sync is None:
-            self._sync = self._open(con.filename_wal)
+        file = self._file
+        if file is None:
+            file = self._file = self._open(con.filename_wal)
             con.wal_autocheckpoint(_SHORT)
         if not self._doubts:
-            self._sync()
+            if file.size() != self._end:
+                self._go_ahead(con, file)
+            file.sync()
             return
         start = time.perf_counter()
-        self._sync()
+        file.sync()
         self._doubts = self._doubts - 1 if time.perf_counter() - start > _NOTHING_S else _CERTAIN
         if not self._doubts:
             con.wal_autocheckpoint(_LONG)
 
-    def _open(self, path: str) -> Callable[[], None]:
+    def _go_ahead(self, con: apsw.Connection, file: _File) -> None:
+        """Have zeros behind the last frame, unless another process has been faster."""
+        size = file.size()
+        if 0 < size < _FULL and any(file.read(8, size - 8)):
+            with suppress(apsw.Error, OSError):  # it spares time only
+                con.execute("BEGIN IMMEDIATE")  # so that nobody writes frames there meanwhile
+                try:
+                    size = file.size()
+                    for place in range(size, min(size + max(size, _AHEAD), _FULL), len(_ZEROS)):
+                        file.write(_ZEROS, place)
+                finally:
+                    con.execute("ROLLBACK")
+        self._end = file.size()
+
+    def _open(self, path: str) -> _File:
         if self._vfs is None:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            return partial(_fdatasync, self._fd)
+            fd = self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            end = partial(os.lseek, fd, 0, os.SEEK_END)
+            return _File(partial(_fdatasync, fd), end, partial(os.pread, fd), partial(os.pwrite, fd))
         file = apsw.VFSFile(self._vfs, path, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
-        return partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
+        sync = partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
+        return _File(sync, file.xFileSize, file.xRead, file.xWrite)
 
     def close(self) -> None:
         """Give the file back."""
         if self._fd is not None:
             os.close(self._fd)
-        self._fd, self._sync, self._doubts = None, None, _CERTAIN
+        self._fd, self._file, self._end, self._doubts = None, None, 0, _CERTAIN
