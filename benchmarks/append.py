@@ -129,11 +129,11 @@ def beside_peers(section: Section, place: str, parent: Path, rounds: int) -> Non
 
 def _rows(taken: dict[str, Taken], bare: Taken, other: Taken, pages: dict[str, float] | None = None) -> list[str]:
     against = next(name for name, way in taken.items() if way is other)
-    heading = ["way", "median µs", "p99 µs", "of bare", f"of {against}"]
-    rows = [
-        [name, f"{way.median_us:,.1f}", f"{way.p99_us:,.1f}", f"{way.of(bare):.2f} ×", f"{way.of(other):.2f} ×"]
-        for name, way in taken.items()
-    ]
+    heading = ["way", "median µs", "mean µs", "p99 µs", "of bare", f"of {against}"]
+    rows = []
+    for name, way in taken.items():
+        microseconds = [f"{one:,.1f}" for one in (way.median_us, way.mean_us, way.p99_us)]
+        rows.append([name, *microseconds, f"{way.of(bare):.2f} ×", f"{way.of(other):.2f} ×"])
     if pages is None:
         return table(heading, rows)
     counts = [f"{pages[row[0]]:.1f}" if row[0] in pages else "–" for row in rows]
