@@ -1,4 +1,4 @@
-"""Brings a whole run into the pages that show it, between two comments each: pictures, and the growth of a store."""
+"""Brings a whole run into the pages that show it, between two comments each: pictures, peers, and how a store grows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import sharding
 from figures import Results, shown, table
 from limits import verdicts
+from peers import PEERS
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -20,6 +21,8 @@ CAPTIONS = {
     "store": "Time of some calls, as a store grows",
 }
 GROWTH = "as a store grows"
+ON_DISK = {"append beside peers, disk": "one append", "32 async agents, disk, beside peers": "32 agents at once"}
+STORES = ("Holdfast", *PEERS, "LangGraph AsyncSqliteSaver")
 
 
 def pictures(*names: str, where: str) -> list[str]:
@@ -46,10 +49,18 @@ def replaced(text: str, mark: str, lines: list[str]) -> str:
     return text[:before] + "\n" + "\n".join(lines).strip() + "\n\n" + text[after:]
 
 
+def beside_peers(run: Results) -> list[str]:
+    """What people would use instead, on a disk."""
+    found = {(figure.workload, figure.name): shown(figure.value, figure.unit) for figure in run.figures}
+    rows = [[name, *(found.get((workload, name), "–") for workload in ON_DISK)] for name in STORES]
+    return table(["on a disk, each store as it comes", *ON_DISK.values()], rows)
+
+
 def _readme(run: Results) -> list[str]:
     judged = verdicts(run.figures)
     kept = f"In the last whole run {sum(one.holds for one in judged)} of {len(judged)} promises held;"
-    return [f"{kept} the page says which did not.", "", *pictures("append", "steps-bytes", where="docs/pictures")]
+    drawn = pictures("append", "steps-bytes", where="docs/pictures")
+    return [f"{kept} the page says which did not.", "", *beside_peers(run), *drawn]
 
 
 def _benchmarks(_run: Results) -> list[str]:
