@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import Holdfast
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.contracts import Insert, Key, Query, Rebase, Record, Write
@@ -25,6 +26,20 @@ def test_a_kill_loses_nothing_acknowledged_and_tears_nothing(url: str, tmp_path:
     tally = kills.run(url.format(folder=tmp_path), KILLS)
     assert tally.problems == []
     assert tally.crashes == KILLS
+
+
+def open_as_on_a_disk(url: str) -> Holdfast:
+    """Open a store that takes every sync for a slow one, and so makes its log longer ahead."""
+    hf = holdfast.open(url)
+    assert isinstance(hf._store, SqliteStore)
+    hf._store._log._doubts = 0
+    return hf
+
+
+def test_a_kill_while_the_log_is_made_longer_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    tally = kills.run(f"sqlite:///{tmp_path}/agents.db", KILLS // 3, opener=open_as_on_a_disk)
+    assert tally.problems == []
+    assert tally.crashes == KILLS // 3
 
 
 @pytest.mark.parametrize("url", URLS)
