@@ -27,17 +27,31 @@ def check_is_unicode(path: str) -> None:
 def check_is_database(path: str) -> None:
     """BackendError for a file that something else has written, before anything is made beside it."""
     check_is_unicode(path)
-    try:
-        with open(path, "rb") as file:
-            beginning = file.read(len(_MAGIC))
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return
-    except OSError as cause:
-        raise BackendError(f"the database {path} cannot be opened: {cause}") from cause
+    try:
+        beginning = _beginning(path)
+    except apsw.Error as cause:
+        raise BackendError(
+            f"the database {path} cannot be opened; it must be a file that you may read: {cause}"
+        ) from cause
     # A power loss may tear the first page while a log beside it has it whole: then SQLite repairs it.
     repairable = any(os.path.exists(f"{path}-{log}") for log in ("wal", "journal"))
     if beginning and beginning != _MAGIC and not repairable:
         raise BackendError(f"{path} is no SQLite database; name another file, or restore this one from a backup")
+
+
+def _beginning(path: str) -> bytes:
+    """As many bytes as tell a database.
+
+    They are read by SQLite's own means: to close a file that Python has opened would take back all locks that this
+    process has on it, those of another store among them.
+    """
+    file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        return file.xRead(len(_MAGIC), 0)
+    finally:
+        file.xClose()
 
 
 def line_of(path: str) -> Line:
