@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 import holdfast
@@ -27,6 +28,7 @@ from holdfast.contracts import Insert, Reader, Write
 from holdfast.kinds import CHECKPOINTS
 from holdfast.testing.records import checkpoint
 
+LONG_S = 30.0
 OLDER = Path(__file__).parent / "fixtures" / "sqlite-schema-1.db"
 
 
@@ -122,13 +124,14 @@ def test_the_log_does_not_grow_with_each_append(path: Path) -> None:
     log, sizes = Path(f"{path}-wal"), set()
     with opened(path) as hf:
         session = hf.sessions.create().id
-        for number in range(200):
+        for number in range(300):
             hf.sessions.append(session, Message.user(str(number)))
             sizes.add(log.stat().st_size)
         left = left_by_a_crash(path)
     assert len(sizes) < 20
+    assert max(sizes) < 5_000_000
     with opened(left) as hf:
-        assert [message.text for message in hf.sessions.messages(session)] == [str(number) for number in range(200)]
+        assert [message.text for message in hf.sessions.messages(session)] == [str(number) for number in range(300)]
         assert hf.verify().problems == []
 
 
@@ -148,20 +151,61 @@ def test_a_log_that_grows_by_several_loses_nothing(path: Path) -> None:
         assert hf.verify().problems == []
 
 
+def to_lengthen(hf: Holdfast) -> SqliteStore:
+    """The store, which will take the disk for a slow one and the log for one that has just grown."""
+    store = hf._store
+    assert isinstance(store, SqliteStore)
+    store._log._doubts = store._log._end = 0
+    return store
+
+
 def test_nothing_is_put_behind_the_log_while_another_writes_there(path: Path) -> None:
     log = Path(f"{path}-wal")
     with opened(path) as hf, closing(apsw.Connection(str(path))) as other:
         hf.sessions.create()
-        store = hf._store
-        assert isinstance(store, SqliteStore)
-        assert store._log._file is not None
+        store, size = to_lengthen(hf), log.stat().st_size
         other.execute("BEGIN IMMEDIATE")
-        size = log.stat().st_size
-        store._log._go_ahead(store._con, store._log._file)
+        before = time.monotonic()
+        store._until = before + LONG_S  # as a commit before may have left it
+        store._sync()
+        assert time.monotonic() - before < LONG_S / 3
         assert log.stat().st_size == size
         other.execute("ROLLBACK")
-        store._log._go_ahead(store._con, store._log._file)
+        to_lengthen(hf)._sync()
         assert log.stat().st_size > size
+
+
+def test_zeros_stand_behind_what_another_has_written_in_the_last_moment(path: Path) -> None:
+    said = []
+    with opened(path) as hf, opened(path, timeout=0.05) as other:
+        session = other.sessions.create().id
+        store = to_lengthen(hf)
+        file = store._log._file
+        assert file is not None
+
+        def size() -> int:
+            found = file.size()
+            with suppress(Busy):  # it is locked out
+                said.extend(other.sessions.append(session, Message.user(str(found))))
+            return found
+
+        store._log._file = msgspec.structs.replace(file, size=size)
+        store._sync()
+        left = left_by_a_crash(path)
+    assert len(said) == 2
+    with opened(left) as hf:
+        assert list(hf.sessions.messages(session)) == said
+        assert hf.verify().problems == []
+
+
+def test_a_log_with_zeros_at_its_end_is_not_made_longer(path: Path) -> None:
+    log = Path(f"{path}-wal")
+    with opened(path) as hf, opened(path) as other:
+        hf.sessions.create()
+        to_lengthen(hf)._sync()
+        size = log.stat().st_size
+        to_lengthen(other)._sync()
+        assert log.stat().st_size == size
 
 
 class FullFile(apsw.VFSFile):
@@ -212,6 +256,31 @@ def test_agents_that_append_at_the_same_time_share_syncs(counted: Holdfast) -> N
     asyncio.run(all_agents())
     assert CountingFile.syncs <= 32 * 25 / 4
     assert all(len(list(counted.sessions.messages(session_id))) == 25 for session_id in sessions)
+
+
+# locks
+
+
+# Takes the bytes on which SQLite's readers have a shared lock for as long as they are connected.
+ALONE = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)
+"""
+
+
+def test_a_file_that_is_opened_twice_stays_locked(path: Path) -> None:
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="t")
+        with opened(path):
+            pass
+        alone = subprocess.run([sys.executable, "-c", ALONE, path], capture_output=True, text=True, check=False)
+        assert "BlockingIOError" in alone.stderr
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="must be a file"):
+        opened(tmp_path)
 
 
 # versions

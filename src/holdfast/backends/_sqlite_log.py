@@ -4,9 +4,9 @@ A commit is durable once the log is synced up to its end. SQLite would sync befo
 afterwards, the syncs of several processes run side by side, and each covers all that was committed before it. What
 others see of a commit in between is nothing that they could build on and keep without it: their own sync covers it.
 
-A sync of a file that has grown takes half as long again, since the file system has its new size to write, too. So
+A sync of a file that has grown takes half as long again on most disks, since there is its new size to write, too. So
 whoever finds that frames have reached the end of the log writes zeros behind them, which later ones replace. To SQLite
-they are what a frame of an earlier round is, and end the log.
+they are no frame, and end the log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 _SHORT, _LONG = 256, 1000
 _NOTHING_S = 5e-6  # what a sync takes on a RAM disk
 _CERTAIN = 3  # syncs in a row that take longer than that, as one may wherever another process comes in between
-_FULL = (_LONG + 100) * (24 + 4096)  # bytes of a log that is written back by the next commit, whatever that holds
+_FULL = (_LONG + 100) * (24 + 4096)  # bytes of a log until it is written back, with room for the commit that does it
 _AHEAD = 128 * 1024  # bytes at least that it is made longer by
-_ZEROS = bytes(64 * 1024)  # at once; SQLite's own files take no more than twice as many
+_ZEROS = bytes(64 * 1024)  # at once: SQLite's own files take less than twice as many
 
 
 class _File(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Log:
             con.wal_autocheckpoint(_SHORT)
         if not self._doubts:
             if file.size() != self._end:
-                self._go_ahead(con, file)
+                self._lengthen(con, file)
             file.sync()
             return
         start = time.perf_counter()
@@ -66,17 +66,17 @@ class Log:
         if not self._doubts:
             con.wal_autocheckpoint(_LONG)
 
-    def _go_ahead(self, con: apsw.Connection, file: _File) -> None:
-        """Have zeros behind the last frame, unless another process has been faster."""
-        size = file.size()
-        if 0 < size < _FULL and any(file.read(8, size - 8)):
-            with suppress(apsw.Error, OSError):  # it spares time only
+    def _lengthen(self, con: apsw.Connection, file: _File) -> None:
+        """Put zeros behind the last frame, if that stands at the end."""
+        with suppress(apsw.Error, OSError):  # they spare time only
+            try:
                 con.execute("BEGIN IMMEDIATE")  # so that nobody writes frames there meanwhile
-                try:
-                    size = file.size()
+                size = file.size()
+                if 0 < size < _FULL and any(file.read(8, size - 8)):
                     for place in range(size, min(size + max(size, _AHEAD), _FULL), len(_ZEROS)):
                         file.write(_ZEROS, place)
-                finally:
+            finally:
+                if con.in_transaction:
                     con.execute("ROLLBACK")
         self._end = file.size()
 
