@@ -5,6 +5,7 @@ Each way syncs its log behind the commit, as ours does, so that all have the sam
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import statistics
@@ -20,24 +21,28 @@ import apsw
 import floors
 from append import BARE, BEHIND
 from append import OURS as APPEND
+from append import OURS_AWAITED as AWAITED
 from figures import Section, table
 from floors import BareRows, ByHand
 from rounds import DISK, RAM, TEXT, folder, uncollected
 from steps import BARE as BARE_ROWS
 from steps import VALUES as HAND_VALUES
 
-from holdfast import Message
+from holdfast import AsyncHoldfast, Message
 from holdfast.backends.sqlite import SqliteStore
 from holdfast.client import Holdfast
-from holdfast.contracts import Rebase, Write
+from holdfast.contracts import Planned, Rebase, Write
 
 WORKLOAD = "where the time goes"
 STEP, HAND_STEP = (f"{name}, with a checkpoint" for name in (APPEND, HAND_VALUES))
 PARTS = ("records", "statements and commit", "sync", "answer")
-FLOORS = {BARE: BARE, HAND_VALUES: BARE, APPEND: BARE, BARE_ROWS: BARE_ROWS, HAND_STEP: BARE_ROWS, STEP: BARE_ROWS}
+FLOORS = {
+    BARE: BARE, HAND_VALUES: BARE, APPEND: BARE, AWAITED: BARE,
+    BARE_ROWS: BARE_ROWS, HAND_STEP: BARE_ROWS, STEP: BARE_ROWS,
+}  # fmt: skip
 
 Taken = tuple[float, ...]  # the seconds of each part
-Way = Callable[[], Taken]
+Way = Callable[[int], list[Taken]]  # does it so often in a row
 R = TypeVar("R")
 
 
@@ -52,17 +57,41 @@ class Timed(SqliteStore):
         self.ended = time.perf_counter()
         return applied
 
+    def commit_at_once(self, plans: Sequence[Planned]) -> list[BaseException | None] | None:
+        self.begun = time.perf_counter()
+        done = super().commit_at_once(plans)
+        self.ended = time.perf_counter()
+        return done
+
     def _sync(self) -> None:
         start = time.perf_counter()
         super()._sync()
         self.synced = time.perf_counter() - start
 
+    def taken(self, start: float, end: float) -> Taken:
+        """The parts of a call with one commit, which began and ended then."""
+        return self.begun - start, self.ended - self.begun - self.synced, self.synced, end - self.ended
 
-def ours(store: Timed, call: Callable[[], object]) -> Taken:
-    start = time.perf_counter()
-    call()
-    end = time.perf_counter()
-    return store.begun - start, store.ended - store.begun - store.synced, store.synced, end - store.ended
+
+def ours(store: Timed, call: Callable[[], object], count: int) -> list[Taken]:
+    taken = []
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        taken.append(store.taken(start, time.perf_counter()))
+    return taken
+
+
+def ours_awaited(store: Timed, runner: asyncio.Runner, hf: AsyncHoldfast, session: str, count: int) -> list[Taken]:
+    async def run() -> list[Taken]:
+        taken = []
+        for _ in range(count):
+            start = time.perf_counter()
+            await hf.sessions.append(session, Message.user(TEXT))
+            taken.append(store.taken(start, time.perf_counter()))
+        return taken
+
+    return runner.run(run())
 
 
 def by_hand(
@@ -84,7 +113,7 @@ def by_hand(
         moments.append(time.perf_counter())
         return tuple(later - earlier for earlier, later in pairwise(moments))
 
-    return call
+    return lambda count: [call() for _ in range(count)]
 
 
 def nothing(_rows: object) -> None:
@@ -105,6 +134,7 @@ def ways(at: Path) -> Iterator[dict[str, Way]]:
                 hand.con, lambda: hand.told(Message.user(TEXT)), lambda told: hand.commit(told[0]), nothing
             ),
             APPEND: _of(stack, at / "append.db", _append),
+            AWAITED: _awaited(stack, at / "awaited.db"),
             BARE_ROWS: by_hand(rows.con, rows.stepped, rows.keep, nothing),
             HAND_STEP: by_hand(values.con, values.stepped, values.keep, values.shown),
             STEP: _of(stack, at / "step.db", _step),
@@ -115,6 +145,13 @@ def _of(stack: ExitStack, path: Path, call: Callable[[Holdfast, str], object]) -
     store = Timed(str(path))
     hf = stack.enter_context(closing(Holdfast(store)))
     return partial(ours, store, partial(call, hf, hf.sessions.create(title="bench").id))
+
+
+def _awaited(stack: ExitStack, path: Path) -> Way:
+    store = Timed(str(path))
+    hf = stack.enter_context(closing(Holdfast(store)))
+    session = hf.sessions.create(title="bench").id
+    return partial(ours_awaited, store, stack.enter_context(asyncio.Runner()), AsyncHoldfast(hf), session)
 
 
 def _append(hf: Holdfast, session: str) -> object:
@@ -131,7 +168,7 @@ def taken(all_ways: Mapping[str, Way], rounds: int, in_a_row: int = 10) -> dict[
     for _ in range(rounds):
         for name in random.sample(list(all_ways), len(all_ways)):
             with uncollected():
-                found[name] += [all_ways[name]() for _ in range(in_a_row)]
+                found[name] += all_ways[name](in_a_row)
     return found
 
 
