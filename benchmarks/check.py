@@ -37,7 +37,7 @@ def main(path: Path) -> int:
     short = [verdict for verdict in found if not verdict.holds]
     beyond = [verdict for verdict in short if verdict.word == "out of reach"]
     sizes = " (a quick run: its sizes prove nothing)" if run.quick else ""
-    print(f"\n{len(found) - len(short)} of {len(found)} hold, {len(beyond)} are out of reach{sizes}")
+    print(f"\n{len(found) - len(short)} of {len(found)} hold, {len(beyond)} out of reach{sizes}")
     return 1 if short or run.quick else 0
 
 

@@ -29,6 +29,13 @@ def with_blobs(report: Report, store: RecordStore, blobs: BlobStore | None) -> R
 
 
 def _problems(store: RecordStore, blobs: BlobStore) -> Iterator[Problem]:
+    try:
+        yield from _faulty(store, blobs)
+    except IntegrityError as cause:  # the store itself cannot be read on
+        yield Problem(kind="engine", key=(), what=str(cause))
+
+
+def _faulty(store: RecordStore, blobs: BlobStore) -> Iterator[Problem]:
     faults: dict[tuple[bytes, int], str | None] = {}
     for record, digest, size in _references(store):
         if (digest, size) not in faults:

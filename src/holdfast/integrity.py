@@ -19,7 +19,7 @@ from holdfast.checkpoint_records import Standing, StoredCapture
 from holdfast.claims import Claims, Problem
 from holdfast.commits import get
 from holdfast.contracts import Key, Query, Record, RecordStore
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, IntegrityError
 from holdfast.filters import Scalar
 from holdfast.history import Branch
 from holdfast.ids import moment
@@ -99,14 +99,21 @@ class Verifier(Claims):
         self._steps: dict[str, int] = {}  # the greatest step of each session's checkpoints, as its head says
 
     def run(self) -> Report:
-        """Check everything once."""
-        for kind, read in self._readers().items():
-            self._read_all(kind, read)
-        self._messages()
-        self._revisions()
-        self._unmet(self._living_now)
-        self._left_over()
-        engine = self._store.inspect(check=True).problems
+        """Check everything once; where the store itself cannot be read on, what came before that, and what it says."""
+        engine: list[str] = []
+        try:
+            for kind, read in self._readers().items():
+                self._read_all(kind, read)
+            self._messages()
+            self._revisions()
+            self._unmet(self._living_now)
+            self._left_over()
+        except IntegrityError as cause:
+            engine.append(str(cause))
+        try:
+            engine += self._store.inspect(check=True).problems
+        except IntegrityError as cause:
+            engine.append(str(cause))
         found = [Problem(kind="engine", key=(), what=finding) for finding in engine]
         return Report(checked=self._checked, redacted=self._redacted, problems=[*found, *self._problems])
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from holdfast.contracts import Query, Record
+from holdfast.errors import IntegrityError
 from holdfast.filters import Scalar
 
 FIRST_PAGE = 40  # who asks without a limit often wants only the first
@@ -22,6 +23,7 @@ def in_pages(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Re
 
 def _paged(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Record]:
     left, size = query.limit, FIRST_PAGE
+    ends: set[tuple[Scalar, ...]] = set()
     while True:
         limit = size if left is None else min(PAGE, left)
         page = read(query if limit == query.limit else replace(query, limit=limit))
@@ -29,7 +31,11 @@ def _paged(query: Query, read: Callable[[Query], list[Record]]) -> Iterator[Reco
         left = None if left is None else left - len(page)
         if len(page) < limit or left == 0:
             return
-        query = replace(query, after=order_of(page[-1], query))
+        end = order_of(page[-1], query)
+        if end in ends:  # what is out of order leads back, and would for ever
+            raise IntegrityError(f"{query.kind.name} are not in their order; the store is damaged, restore a backup")
+        ends.add(end)
+        query = replace(query, after=end)
         size = PAGE
 
 

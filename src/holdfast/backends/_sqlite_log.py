@@ -7,6 +7,10 @@ others see of a commit in between is nothing that they could build on and keep w
 A sync of a file that has grown takes half as long again on most disks, since there is its new size to write, too. So
 whoever finds that frames have reached the end of the log writes zeros behind them, which later ones replace. To SQLite
 they are no frame, and end the log.
+
+A log that has lost its name is nobody's: another program has taken it for left behind, and removed it. What is written
+to it then is lost with the last who has it open, so it is no commit. To ask for a file's state has its next write note
+the time anew, which takes as long as a quarter of an append; so that is asked for every few milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ _SHORT, _LONG = 256, 1000
 _NOTHING_S = 5e-6  # what a sync takes on a RAM disk
 _CERTAIN = 3  # syncs in a row that take longer than that, as one may wherever another process comes in between
 _FULL = (_LONG + 100) * (24 + 4096)  # bytes of a log until it is written back, with room for the commit that does it
-_AHEAD = 128 * 1024  # bytes at least that it is made longer by
+_AHEAD = 128 * 1024  # bytes that it is made longer by
+_LOOK_S = 0.005  # how often it is asked whether the log still has a name
 _ZEROS = bytes(64 * 1024)  # at once: SQLite's own files take less than twice as many
 
 
@@ -34,6 +39,7 @@ class _File(Struct, frozen=True):
     """The log's file, as the system has it or a VFS."""
 
     sync: Callable[[], None]
+    names: Callable[[], int]
     size: Callable[[], int]
     read: Callable[[int, int], bytes]
     write: Callable[[bytes, int], object]
@@ -47,6 +53,7 @@ class Log:
         self._fd: int | None = None
         self._file: _File | None = None
         self._end = 0  # of the file, as it was last seen
+        self._looked = 0.0  # when it was last seen to have a name
         self._doubts = _CERTAIN  # until it is known that syncs take their time
 
     def sync(self, con: apsw.Connection) -> None:
@@ -55,6 +62,7 @@ class Log:
         if file is None:
             file = self._file = self._open(con.filename_wal)
             con.wal_autocheckpoint(_SHORT)
+        self._look(file)
         if not self._doubts:
             if file.size() != self._end:
                 self._lengthen(con, file)
@@ -66,6 +74,14 @@ class Log:
         if not self._doubts:
             con.wal_autocheckpoint(_LONG)
 
+    def _look(self, file: _File) -> None:
+        """OSError if the log has lost its name."""
+        present = time.monotonic()
+        if present - self._looked > _LOOK_S:
+            if not file.names():
+                raise OSError("another program has removed the log")
+            self._looked = present
+
     def _lengthen(self, con: apsw.Connection, file: _File) -> None:
         """Put zeros behind the last frame, if that stands at the end."""
         with suppress(apsw.Error, OSError):  # they spare time only
@@ -73,7 +89,7 @@ class Log:
                 con.execute("BEGIN IMMEDIATE")  # so that nobody writes frames there meanwhile
                 size = file.size()
                 if 0 < size < _FULL and any(file.read(8, size - 8)):
-                    for place in range(size, min(size + max(size, _AHEAD), _FULL), len(_ZEROS)):
+                    for place in range(size, size + _AHEAD, len(_ZEROS)):
                         file.write(_ZEROS, place)
             finally:
                 if con.in_transaction:
@@ -83,11 +99,16 @@ class Log:
     def _open(self, path: str) -> _File:
         if self._vfs is None:
             fd = self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            end = partial(os.lseek, fd, 0, os.SEEK_END)
-            return _File(partial(_fdatasync, fd), end, partial(os.pread, fd), partial(os.pwrite, fd))
+            return _File(
+                sync=partial(_fdatasync, fd),
+                names=lambda: os.fstat(fd).st_nlink,
+                size=partial(os.lseek, fd, 0, os.SEEK_END),
+                read=partial(os.pread, fd),
+                write=partial(os.pwrite, fd),
+            )
         file = apsw.VFSFile(self._vfs, path, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
         sync = partial(file.xSync, apsw.SQLITE_SYNC_NORMAL | apsw.SQLITE_SYNC_DATAONLY)
-        return _File(sync, file.xFileSize, file.xRead, file.xWrite)
+        return _File(sync, names=lambda: 1, size=file.xFileSize, read=file.xRead, write=file.xWrite)
 
     def close(self) -> None:
         """Give the file back."""

@@ -27,14 +27,16 @@ def check_is_unicode(path: str) -> None:
 def check_is_database(path: str) -> None:
     """BackendError for a file that something else has written, before anything is made beside it."""
     check_is_unicode(path)
+    if path == ":memory:":
+        raise InvalidInput("SQLite's :memory: is not kept for a second connection; open 'memory:' instead")
     if not os.path.exists(path):
         return
+    if os.path.isdir(path):
+        raise BackendError(f"{path} is a folder; name a file in it")
     try:
         beginning = _beginning(path)
     except apsw.Error as cause:
-        raise BackendError(
-            f"the database {path} cannot be opened; it must be a file that you may read: {cause}"
-        ) from cause
+        raise BackendError(f"{path} cannot be opened; is it a file that you may read? {cause}") from cause
     # A power loss may tear the first page while a log beside it has it whole: then SQLite repairs it.
     repairable = any(os.path.exists(f"{path}-{log}") for log in ("wal", "journal"))
     if beginning and beginning != _MAGIC and not repairable:
@@ -114,5 +116,7 @@ def translate(cause: apsw.Error) -> HoldfastError:
     if isinstance(cause, apsw.NotADBError | apsw.CorruptError):
         return IntegrityError(f"the database file is damaged, restore a backup: {cause}")
     if isinstance(cause, apsw.FullError):
-        return BackendError(f"the disk is full; nothing was written: {cause}")
+        return BackendError("the disk is full; nothing was written")
+    if isinstance(cause, apsw.ReadOnlyError):
+        return BackendError(f"SQLite may not write beside the file, as it must to read; copy it elsewhere: {cause}")
     return BackendError(f"SQLite failed: {cause}")

@@ -44,13 +44,14 @@ def prepare(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
         con.execute("INSERT OR IGNORE INTO spaces (name) VALUES (?)", (namespace,))
         con.execute("COMMIT")
     except BaseException:
-        con.execute("ROLLBACK")
+        if con.in_transaction:  # SQLite ends it by itself where the disk is full
+            con.execute("ROLLBACK")
         raise
     return look(con, namespace, kinds)
 
 
 def _bring_up(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
-    version = _version(con)
+    version = version_of(con)
     if version == 0:
         _create(con, kinds)
     else:
@@ -62,7 +63,7 @@ def _bring_up(con: apsw.Connection, kinds: Sequence[Kind]) -> None:
 
 def look(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
     """The number of a namespace, without changing anything; 0, which has no rows, if it is not there."""
-    version = _version(con)
+    version = version_of(con)
     if version == 0:
         raise NotFound("the file is no Holdfast store yet; open it once without read_only")
     if version < VERSION:
@@ -76,7 +77,8 @@ def look(con: apsw.Connection, namespace: str, kinds: Sequence[Kind]) -> int:
     return 0 if row is None else whole(row[0])
 
 
-def _version(con: apsw.Connection) -> int:
+def version_of(con: apsw.Connection) -> int:
+    """The version of the schema, 0 without any; MigrationError if that is another program's, or a later version."""
     (version,) = con.execute("PRAGMA user_version").fetchone()  # type: ignore[misc]
     (application,) = con.execute("PRAGMA application_id").fetchone()  # type: ignore[misc]
     (objects,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()  # type: ignore[misc]

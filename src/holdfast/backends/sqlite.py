@@ -11,14 +11,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Literal
 
 import apsw
 
 from holdfast.backends import _sqlite_schema as schema
 from holdfast.backends._group import GroupCommit, Request, expired
-from holdfast.backends._opened import Opened, path_of
+from holdfast.backends._opened import Opened, no_folder, path_of
 from holdfast.backends._paging import in_pages
 from holdfast.backends._sqlite_blobs import SqliteBlobs
 from holdfast.backends._sqlite_line import Line
@@ -114,6 +114,7 @@ class SqliteStore:
     def _set_up(self) -> None:
         con = self._con
         con.set_busy_handler(self._wait)
+        schema.version_of(con)  # so that a file of another program's is refused before it is changed
         con.execute("PRAGMA journal_mode = WAL")
         con.execute("PRAGMA synchronous = NORMAL")  # the rest is done by `_sync`
         con.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
@@ -249,7 +250,7 @@ class SqliteStore:
             try:
                 self._log.sync(self._con)
             except (OSError, apsw.Error) as cause:
-                self._unsynced = f"the disk cannot be synced; what was written may be lost with its power: {cause}"
+                self._unsynced = f"the log cannot be synced, and what was written last may be lost: {cause}"
                 raise BackendError(self._unsynced) from cause
 
     def _stopped(self) -> BackendError:
@@ -350,10 +351,15 @@ class SqliteStore:
         check_is_unicode(path)
         if os.path.exists(path):
             raise AlreadyExists(f"{path} exists; name a file that does not")
-        with self.reading() as reader, closing(apsw.Connection(path)) as target:
-            with target.backup("main", reader.con, "main") as copy:
-                copy.step()
-            target.execute("PRAGMA journal_mode = DELETE")
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise no_folder(path)
+        with ExitStack() as undoing, translated():
+            undoing.callback(_remove, path)
+            with self.reading() as reader, closing(apsw.Connection(path)) as target:
+                with target.backup("main", reader.con, "main") as copy:
+                    copy.step()
+                target.execute("PRAGMA journal_mode = DELETE")
+            undoing.pop_all()
         sync_folder(path)
 
     def close(self) -> None:
@@ -369,6 +375,12 @@ class SqliteStore:
         self._log.close()
         if self._line is not None:
             self._line.close()
+
+
+def _remove(path: str) -> None:
+    """Take away what is of no use."""
+    with suppress(OSError):
+        os.remove(path)
 
 
 def _in_time(batch: list[Request]) -> list[Request]:

@@ -116,7 +116,7 @@ def open_to_read() -> Holdfast:
         )
     except NotFound as cause:
         raise NotFound(
-            f"there is no store at {chosen.shown} yet; the first save makes it, --store names another"
+            f"there is no store at {chosen.shown} yet; whatever writes makes it, --store names another"
         ) from (cause)
 
 
