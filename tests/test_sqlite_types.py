@@ -128,8 +128,8 @@ def test_what_has_become_another_type_is_damage(path: Path, table: str, column: 
 def test_the_owner_of_a_log_that_is_no_unicode_is_damage(path: Path) -> None:
     change(path, "logs", "owner", "CAST(x'ff' || owner AS TEXT)")
     with holdfast.open(f"sqlite:///{path}") as hf:
-        with pytest.raises(IntegrityError, match="the database file is damaged"):
-            hf.verify()
+        found = hf.verify().problems
+        assert [problem.what for problem in found if "the database file is damaged" in problem.what] != []
         use(hf)
 
 
