@@ -314,6 +314,28 @@ def test_nothing_is_acknowledged_once_another_program_has_removed_the_log(
             hf.sessions.append("s", Message.user("refused"))
 
 
+def test_a_log_that_was_removed_is_not_written_over_what_others_have_done_since(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sqlite_log, "_LOOK_S", -1.0)
+    theirs = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('CREATE TABLE theirs (x)')"
+    with opened(path) as hf:
+        hf.sessions.create(id="s", title="t")
+        hf.sessions.append("s", Message.user("first"))
+        with closing(apsw.Connection(str(path))) as con:
+            con.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink()
+        subprocess.run([sys.executable, "-c", theirs, path], check=True)
+        with pytest.raises(BackendError, match="removed the log"):
+            hf.sessions.append("s", Message.user("nowhere"))
+    with opened(path) as hf:
+        assert [message.text for message in hf.sessions.messages("s")] == ["first"]
+        assert hf.verify().problems == []
+    with closing(apsw.Connection(str(path))) as con:
+        assert con.execute("SELECT count(*) FROM theirs").fetchall() == [(0,)]
+
+
 # damage
 
 

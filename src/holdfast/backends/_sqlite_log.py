@@ -62,7 +62,7 @@ class Log:
         if file is None:
             file = self._file = self._open(con.filename_wal)
             con.wal_autocheckpoint(_SHORT)
-        self._look(file)
+        self._look(con, file)
         if not self._doubts:
             if file.size() != self._end:
                 self._lengthen(con, file)
@@ -74,11 +74,13 @@ class Log:
         if not self._doubts:
             con.wal_autocheckpoint(_LONG)
 
-    def _look(self, file: _File) -> None:
+    def _look(self, con: apsw.Connection, file: _File) -> None:
         """OSError if the log has lost its name."""
         present = time.monotonic()
         if present - self._looked > _LOOK_S:
             if not file.names():
+                # Else closing would write it over what others have done since, and remove their log.
+                con.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 raise OSError("another program has removed the log")
             self._looked = present
 

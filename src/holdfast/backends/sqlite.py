@@ -246,7 +246,7 @@ class SqliteStore:
     def _sync(self) -> None:
         """Make what was committed survive a power loss. Nobody else waits for it: the lock is free by now."""
         if self._durability == "full":
-            self._until = 0.0  # for SQLite not to wait
+            self._until = 0.0  # for the log not to wait where it is made longer
             try:
                 self._log.sync(self._con)
             except (OSError, apsw.Error) as cause:
